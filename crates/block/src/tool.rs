@@ -16,6 +16,7 @@ use rustix::fs::flock;
 use trust::file::{self, Named};
 use trust::mounts::mounts_of;
 pub use trust::mounts::{Mount, mounts};
+pub use trust::output;
 pub use trust::program;
 use trust::{Directory, Refused};
 
@@ -54,6 +55,11 @@ impl Failure {
         Self::Failed(format!("{subject}: {why}"))
     }
 
+    /// What was printed could not be written.
+    pub fn of_output(error: io::Error) -> Self {
+        Self::failed("standard output", error)
+    }
+
     /// The same about `subject`.
     pub fn about(self, subject: impl fmt::Display) -> Self {
         match self {
@@ -69,6 +75,12 @@ impl Failure {
             Self::Failed(_) => ExitCode::from(1),
         }
     }
+}
+
+/// Writes a line to standard error, and does nothing where that fails: `eprintln!` would panic.
+#[macro_export]
+macro_rules! complain {
+    ($($words:tt)*) => { $crate::tool::output::complain(format_args!($($words)*)) };
 }
 
 /// Reads a number of bytes with an optional binary suffix.

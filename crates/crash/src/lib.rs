@@ -10,11 +10,13 @@
 //! the laboratory.
 
 mod disk;
+mod line;
 mod recording;
 mod reduce;
 mod states;
 
 pub use disk::{Disk, Stale};
+pub use line::Line;
 pub use recording::{Acknowledgement, Instant, Log, Operation, Recorder, Recording, Request};
 pub use reduce::{Reduction, reduce};
 pub use states::{Flushes, Loss, Lost, State, StateOptions, States};

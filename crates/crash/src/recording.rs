@@ -18,6 +18,7 @@ use block::BlockDevice;
 use serde::{Deserialize, Serialize};
 
 use crate::SECTOR_BYTES;
+use crate::line::Line;
 
 /// A place in the order of everything that was recorded, from 1.
 pub type Instant = u64;
@@ -62,8 +63,8 @@ pub struct Acknowledgement {
     pub instant: Instant,
     /// The same in ns since the recording began.
     pub received_ns: u64,
-    /// The line.
-    pub text: String,
+    /// The line, as it was received.
+    pub text: Line,
 }
 
 /// What was recorded.
@@ -201,7 +202,7 @@ impl<D: BlockDevice> Recorder<D> {
     }
 
     /// Notes that the load has said that something is durable; call it after the line was read.
-    pub fn acknowledge(&self, text: &str) {
+    pub fn acknowledge(&self, text: impl Into<Line>) {
         let received_ns = self.elapsed_ns();
         let mut log = self.log();
         log.end += 1;

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use trust::complaint::explanation;
 pub use trust::program::find;
 
 use crate::Error;
@@ -34,7 +35,7 @@ pub fn command(name: &str) -> Result<Command, Error> {
     Ok(command)
 }
 
-/// What a program printed, or the last lines of its complaint.
+/// What a program printed, or the first and last lines of its complaint.
 pub fn output(words: &[&str], directory: Option<&Path>) -> Result<Vec<u8>, Error> {
     let mut command = command(words[0])?;
     if let Some(directory) = directory {
@@ -46,9 +47,8 @@ pub fn output(words: &[&str], directory: Option<&Path>) -> Result<Vec<u8>, Error
         return Ok(output.stdout);
     }
     let complaint = String::from_utf8_lossy(&output.stderr);
-    let lines: Vec<&str> = complaint.trim().lines().collect();
-    let last = lines[lines.len().saturating_sub(3)..].join("; ");
-    Err(Error::Refused(format!("'{what}' ended with {}: {last}", output.status)))
+    let complaint = explanation(&complaint, 4).replace('\n', "; ");
+    Err(Error::Refused(format!("'{what}' ended with {}: {complaint}", output.status)))
 }
 
 /// [`output`] as text.

@@ -49,7 +49,8 @@ fn run(result: &Path, count: usize, image: &Path, check: &str) {
     for state in &chosen {
         replay(&recording, state, image);
         let said = log.acknowledgements[..state.acknowledged].iter();
-        let said: String = said.map(|one| one.text.clone() + "\n").collect();
+        let said: Vec<u8> =
+            said.flat_map(|one| [&one.text.0[..], b"\n"]).flatten().copied().collect();
         fs::write(&acknowledged, said).expect("there is room");
         succeed(
             Command::new("mount").args(["-o", "loop", "-t", file_system]).args([image, &mount]),

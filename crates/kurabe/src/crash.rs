@@ -4,6 +4,7 @@
 //! that a failing state can be tried again.
 
 use std::borrow::Cow;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Seek, Write};
 use std::os::fd::AsRawFd;
@@ -19,7 +20,6 @@ use trial::crash::{ACK_VARIABLE, Case, CrashReport, CrashVerdict, Finding, Repla
 use trial::filesystem::{self, Access};
 use trial::ledger::{self, Ledger};
 use trial::stop::Stop;
-use trust::text::line;
 use trust::{CONTENTS_MODE, Directory};
 
 use crate::executor::ProcessExecutor;
@@ -95,10 +95,16 @@ pub fn acknowledge(args: &AckArgs) -> Result<u8, Failure> {
             "{ACK_VARIABLE}: is not set; 'kurabe ack' works in a load of 'kurabe crash'"
         )));
     };
-    let text = line(&args.words.join(" ")).into_owned() + "\n";
+    let mut text = args.words.join(OsStr::new(" ")).into_encoded_bytes();
+    if text.contains(&b'\n') {
+        return Err(Failure::refused(
+            "WORDS: have a line break, which would make two acknowledgements of them; give one line",
+        ));
+    }
+    text.push(b'\n');
     let written = std::fs::OpenOptions::new().append(true).open(&pipe);
     written
-        .and_then(|mut pipe| pipe.write_all(text.as_bytes()))
+        .and_then(|mut pipe| pipe.write_all(&text))
         .map_err(|error| Failure::broken(format!("{}: {error}", Path::new(&pipe).display())))?;
     Ok(exit::OK)
 }

@@ -143,7 +143,10 @@ fn cut(
     spec.side_by_side = None;
     let cuts = PowerCuts {
         size_bytes,
-        check_directory: std::env::current_dir()?,
+        check_directory: match &plan.study.directory {
+            Some(directory) => directory.to_path_buf(),
+            None => std::env::current_dir()?,
+        },
         check_timeout_ns: CHECK_TIMEOUT.as_nanos() as u64,
         states,
         control_states: control_states(states),
@@ -210,6 +213,11 @@ fn unjudged(workload: &Workload, on_raw: bool) -> Option<String> {
 
 /// Refuses a study that asks for power cuts and has no load of which somebody can say what they may take.
 pub fn check_loads(study: &Study) -> Result<(), Failure> {
+    if let (Some(_), Some(user)) = (study.durability, &study.user) {
+        return Err(Failure::refused(format!(
+            "--durability: the load is not run as another user where the power is cut; leave it or --user {user} out"
+        )));
+    }
     let is_raw = |contender: &Contender| {
         let known = filesystem::by_name(&contender.file_system);
         known.is_some_and(|known| known.access == Access::RawDevice)

@@ -1,7 +1,10 @@
 //! Exit codes, and the errors that carry one.
 
 use std::fmt;
-use std::process::ExitCode;
+
+use lab::analysis::Analysis;
+use lab::condition::{self, Gate};
+use lab::record::{Outcome, Record};
 
 use crate::terminal;
 
@@ -28,6 +31,28 @@ Exit codes:
   4    a gate is inconclusive, and none fails
   129, 130, 143    stopped by SIGHUP, SIGINT (Ctrl-C), SIGTERM; everything was given back";
 
+/// What a study's records, and gates over them, come to: a failed trial, or nothing measured, goes
+/// before gates.
+pub fn of_study(records: &[Record], analysis: &Analysis, gates: &[Gate]) -> u8 {
+    let failed = |record: &Record| {
+        matches!(record.outcome, Outcome::Failed { .. } | Outcome::TimedOut { .. })
+    };
+    // A study that measured nothing is no success, whatever ended it.
+    let measured = records.iter().any(|record| record.outcome == Outcome::Completed);
+    if records.iter().any(failed) || !measured {
+        return TRIAL_FAILED;
+    }
+    let any = |outcome| gates.iter().any(|gate| gate.outcome == outcome);
+    let mut contenders = analysis.workloads.iter().flat_map(|workload| &workload.contenders);
+    if any(condition::Outcome::Fails) || contenders.any(|one| one.violation().is_some()) {
+        GATE_FAILS
+    } else if any(condition::Outcome::Inconclusive) || any(condition::Outcome::NotTested) {
+        GATE_INCONCLUSIVE
+    } else {
+        OK
+    }
+}
+
 /// An error with its exit code.
 #[derive(Debug)]
 pub struct Failure {
@@ -49,8 +74,8 @@ impl Failure {
     }
 
     /// Prints the error and gives its code.
-    pub fn report(&self) -> ExitCode {
+    pub fn report(&self) -> u8 {
         terminal::note(&format!("kurabe: {}", self.message));
-        ExitCode::from(self.code)
+        self.code
     }
 }

@@ -4,6 +4,7 @@
 //! turns it into the same text that a study file holds, and validation happens there.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -227,7 +228,7 @@ pub struct PromiseArgs {
 pub struct AckArgs {
     /// What is durable, in the words that the check understands.
     #[arg(required = true)]
-    pub words: Vec<String>,
+    pub words: Vec<OsString>,
 }
 
 const COMPARE_EXAMPLES: &str = "\
@@ -543,6 +544,11 @@ pub struct ReportArgs {
     /// Write each chart as an SVG file into this directory.
     #[arg(long, value_name = "DIR", help_heading = "Output")]
     pub svg: Option<PathBuf>,
+    /// Condition as in 'kurabe compare'; of several results, 'xfs <= 1.10' bounds the cost of xfs in
+    /// each later result against that in the first. Exit codes are those of 'kurabe compare'. May be
+    /// repeated.
+    #[arg(long, value_name = "CONDITION")]
+    pub gate: Vec<String>,
     /// Options of the output.
     #[command(flatten)]
     pub present: ShowArgs,

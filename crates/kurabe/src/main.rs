@@ -41,7 +41,7 @@ fn main() -> ExitCode {
     trial::tool::carry(&["minfs"]);
     let cli: Cli = terminal::parse();
     if let Err(problem) = trust::owner::trust(&cli.trust) {
-        return Failure::refused(problem).report();
+        return Failure::refused(problem).report().into();
     }
     let result = match cli.action {
         Action::Inside { words } => return guest::inside::main(&words),
@@ -65,5 +65,12 @@ fn main() -> ExitCode {
         Action::Man { directory } => manual::man(directory.as_deref()),
         Action::Completions { shell } => manual::completions(shell),
     };
-    result.map_or_else(|failure: Failure| failure.report(), ExitCode::from)
+    let code = result.unwrap_or_else(|failure: Failure| failure.report());
+    match terminal::lost() {
+        None => ExitCode::from(code),
+        Some(error) => {
+            let words = format!("standard output: {error}; what was printed is incomplete");
+            ExitCode::from(Failure::broken(words).report().max(code))
+        }
+    }
 }

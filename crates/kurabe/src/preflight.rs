@@ -114,7 +114,7 @@ fn workload_problems(
     workload: &Workload,
     capacity: Option<&Capacity>,
 ) -> Vec<String> {
-    let mut problems = command_problems(workload);
+    let mut problems = command_problems(workload, study.directory.as_deref());
     let name = &workload.name;
     if let Err(problem) = KINDS.open(&workload.load).and_then(|load| load.check(capacity)) {
         problems.push(format!("workload '{name}': {problem}"));
@@ -192,15 +192,22 @@ fn identity_of(directory: &Path) -> Result<(u64, u64), String> {
 
 /// Programs that are named but nowhere to be found, each with the step that names it, in words for
 /// flags and for the keys of a study file alike. Every trial begins in an empty directory, so that
-/// a relative path has to be made by an earlier command.
-fn command_problems(workload: &Workload) -> Vec<String> {
+/// a relative path has to be made by an earlier command. A check runs in `directory`, where the study
+/// was asked for.
+fn command_problems(workload: &Workload, directory: Option<&Path>) -> Vec<String> {
     let mut problems = Vec::new();
     let mut is_empty = true;
     for (name, line) in &workload.commands() {
-        let problem =
-            missing_program(line).map(|program| (program, missing_words(program))).or_else(|| {
-                relative_program(line).filter(|_| is_empty).map(|p| (p, relative_words(p)))
-            });
+        let relative = || match *name {
+            "check" => {
+                let program = relative_program(line)?;
+                let path = directory?.join(program);
+                (!is_executable(&path)).then(|| (program, missing_words(&path)))
+            }
+            _ => relative_program(line).filter(|_| is_empty).map(|p| (p, relative_words(p))),
+        };
+        let missing = missing_program(line).map(|name| (name, missing_words(Path::new(name))));
+        let problem = missing.or_else(relative);
         if let Some((program, words)) = problem {
             problems.push(format!(
                 "workload '{}': {name}: the program '{program}' {words}",
@@ -212,9 +219,10 @@ fn command_problems(workload: &Workload) -> Vec<String> {
     problems
 }
 
-fn missing_words(program: &str) -> String {
-    if Path::new(program).is_file() && program.contains('/') {
-        format!("is not executable; chmod +x {program}, or name the program that reads it")
+fn missing_words(program: &Path) -> String {
+    if program.is_file() && program.components().count() > 1 {
+        let path = program.display();
+        format!("is not executable; chmod +x {path}, or name the program that reads it")
     } else {
         "is not found; install it or name its path".into()
     }

@@ -19,6 +19,7 @@ use trial::filesystem;
 use trust::Refused;
 use trust::text::line;
 use vocabulary::check::DURABILITY;
+use vocabulary::path::UserPath;
 
 use crate::durability;
 use crate::exit::{self, Failure};
@@ -260,6 +261,7 @@ fn begin(
     print: &PrintArgs,
     present: &PresentArgs,
 ) -> Result<u8, Failure> {
+    study.directory = Some(UserPath::typed("."));
     if print.print_study {
         check_options(&study)?;
         terminal::print(&file_of(text));
@@ -269,7 +271,7 @@ fn begin(
         return print_plan(study, args.destroy.as_deref());
     }
     if let Some(file) = args.output_file() {
-        study.output = Output::File(file.into());
+        study.output = Output::File(UserPath::typed(file));
     }
     if study.host().is_none() {
         studies::leave_out_missing(&mut study)?;

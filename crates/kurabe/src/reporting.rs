@@ -3,8 +3,10 @@
 
 use std::path::{Path, PathBuf};
 
+use lab::condition;
+use lab::judgement::judge_gates;
 use lab::result::StoredResult;
-use report::across::Across;
+use report::across::{Across, gates};
 use report::document::{self, Block};
 use report::source::Source;
 use trust::file::write;
@@ -28,7 +30,8 @@ pub fn report(args: &ReportArgs) -> Result<u8, Failure> {
     let [directory] = args.directories.as_slice() else {
         return side_by_side(args, &presentation);
     };
-    let source = read(directory)?;
+    let mut source = read(directory)?;
+    judge(&mut source, &args.gate)?;
     presentation.exports.write(&source).map_err(Failure::broken)?;
     if let Some(path) = &args.html {
         write(path, page(&source).as_bytes()).map_err(Failure::broken)?;
@@ -37,7 +40,25 @@ pub fn report(args: &ReportArgs) -> Result<u8, Failure> {
         write_pictures(directory, report::page::pictures(&source, &publication(&source)))?;
     }
     terminal::show(&presentation.screen(&source));
-    Ok(exit::OK)
+    Ok(match args.gate.is_empty() {
+        true => exit::OK,
+        false => exit::of_study(&source.records, &source.analysis, &source.analysis.gates),
+    })
+}
+
+/// Judges further gates of a result, with those of its study.
+fn judge(source: &mut Source, gates: &[String]) -> Result<(), Failure> {
+    let study = &source.plan.study;
+    let labels: Vec<&str> = study.contenders.iter().map(|one| one.label.as_str()).collect();
+    let names: Vec<&str> = study.workloads.iter().map(|one| one.name.as_str()).collect();
+    for gate in gates {
+        let refused = |problem: String| Failure::refused(format!("--gate: {problem}"));
+        let condition = condition::parse(gate).map_err(|error| refused(error.to_string()))?;
+        condition.check(&labels, source.plan.baseline_label(), &names).map_err(refused)?;
+    }
+    let judged = judge_gates(gates, &source.plan, &source.records, &source.analysis);
+    source.analysis.gates.extend(judged);
+    Ok(())
 }
 
 /// The page of a result, with its publication.
@@ -59,10 +80,12 @@ fn side_by_side(args: &ReportArgs, presentation: &Presentation) -> Result<u8, Fa
     }
     let sources = args.directories.iter().map(|directory| read(directory));
     let sources = sources.collect::<Result<Vec<Source>, Failure>>()?;
-    let across = Across::new(&sources);
+    let mut across = Across::new(&sources);
     if let Some(why) = across.nothing_in_common() {
         return Err(Failure::refused(why));
     }
+    across.gates = gates::judge(&across, &args.gate)
+        .map_err(|problem| Failure::refused(format!("--gate: {problem}")))?;
     if let Some(path) = &args.html {
         write(path, report::across::page(&across).as_bytes()).map_err(Failure::broken)?;
     }
@@ -73,7 +96,16 @@ fn side_by_side(args: &ReportArgs, presentation: &Presentation) -> Result<u8, Fa
         &report::across::document(&across),
         presentation.look.colour,
     ));
-    Ok(exit::OK)
+    if args.gate.is_empty() {
+        return Ok(exit::OK);
+    }
+    // The first result is what was, and is judged by nothing.
+    let later = sources[1..].iter();
+    let codes =
+        later.map(|source| exit::of_study(&source.records, &source.analysis, &across.gates));
+    let codes: Vec<u8> = codes.collect();
+    let by_weight = [exit::TRIAL_FAILED, exit::GATE_FAILS, exit::GATE_INCONCLUSIVE];
+    Ok(by_weight.into_iter().find(|code| codes.contains(code)).unwrap_or(exit::OK))
 }
 
 /// Writes pictures into a directory, which is made where it is missing.

@@ -7,7 +7,6 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use lab::analysis::Analysis;
-use lab::condition;
 use lab::plan::Plan;
 use lab::record::{Outcome, Record};
 use lab::result::{COMPARISONS_FILE, ResultWriter, StoredResult};
@@ -386,22 +385,9 @@ impl Session {
     }
 
     fn exit_code(&self, analysis: &Analysis, all_given_back: bool) -> u8 {
-        let failed = |record: &Record| {
-            matches!(record.outcome, Outcome::Failed { .. } | Outcome::TimedOut { .. })
-        };
-        // A study that measured nothing is no success, whatever ended it.
-        let measured = self.records.iter().any(|record| record.outcome == Outcome::Completed);
-        if self.records.iter().any(failed) || !measured || !all_given_back {
-            return exit::TRIAL_FAILED;
-        }
-        let any = |outcome| analysis.gates.iter().any(|gate| gate.outcome == outcome);
-        let mut contenders = analysis.workloads.iter().flat_map(|workload| &workload.contenders);
-        if any(condition::Outcome::Fails) || contenders.any(|one| one.violation().is_some()) {
-            exit::GATE_FAILS
-        } else if any(condition::Outcome::Inconclusive) || any(condition::Outcome::NotTested) {
-            exit::GATE_INCONCLUSIVE
-        } else {
-            exit::OK
+        match all_given_back {
+            true => exit::of_study(&self.records, analysis, &analysis.gates),
+            false => exit::TRIAL_FAILED,
         }
     }
 }

@@ -1,17 +1,27 @@
 //! The one gate to the two outputs: whatever people are to read passes here, and what a stranger
 //! put into it (a label, a finding, a disk's own label, an argument) commands no terminal.
 //!
-//! A reader that went away (`kurabe report DIR | head -1`) is no failure of the study and no reason
-//! to panic in the middle of one.
+//! A reader that left (`kurabe report DIR | head -1`) is no failure of the study and no reason to
+//! panic in the middle of one. Any other error of standard output, such as a full disk, is kept and
+//! reported at the end ([`lost`]).
 //!
 //! Invariant: all text is escaped here but a [`Screen`], which has escaped what it holds and knows
 //! its own colours, and what was generated of the flags alone.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
+use std::sync::{Mutex, PoisonError};
 
 use report::table::Screen;
-use trust::text;
+use trust::{output, text};
+
+/// The first error of a write to standard output.
+static LOST: Mutex<Option<io::Error>> = Mutex::new(None);
+
+/// Why standard output did not take all that was printed, where it did not.
+pub fn lost() -> Option<io::Error> {
+    LOST.lock().unwrap_or_else(PoisonError::into_inner).take()
+}
 
 /// Writes text to standard output.
 pub fn print(text: &str) {
@@ -25,8 +35,10 @@ pub fn show(screen: &Screen) {
 
 /// Writes a script or a manual page to standard output as it is: nothing of a stranger is in it.
 pub fn generated(text: &[u8]) {
-    let mut output = io::stdout().lock();
-    let _ = output.write_all(text).and_then(|()| output.flush());
+    let mut output = output::stdout();
+    if let Err(error) = output.write_all(text).and_then(|()| output.flush()) {
+        LOST.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+    }
 }
 
 fn write(text: &str) {
@@ -35,7 +47,7 @@ fn write(text: &str) {
 
 /// Writes a line, or some, to standard error.
 pub fn note(text: &str) {
-    let _ = writeln!(io::stderr().lock(), "{}", text::terminal(text));
+    output::complain(format_args!("{}", text::terminal(text)));
 }
 
 /// Text for the line that is redrawn in place.

@@ -3,6 +3,7 @@
 
 mod harness;
 
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
@@ -310,6 +311,35 @@ fn promises_are_kept_or_broken_as_the_device_lets_them() {
     let range = ["--only", "sync-file-range", "--states", "12", "--size", "64M"];
     site.run(&[&["promises", "ext4"], &range[..]].concat()).expect(0);
     site.run(&["promises", "ext4", "--only", "create-fsync"]).expect(2);
+    site.expect_nothing_left();
+}
+
+/// Whatever bytes they are; what the load wrote last counts without a line break too.
+#[test]
+fn acknowledgements_are_bytes() {
+    if !root() {
+        return;
+    }
+    let site = Site::new();
+    let seen = site.home().join("seen");
+    let load = "echo x >f; sync; printf 'a\\377b \\n'; printf '\\303\\251\\n'; printf last";
+    let check = format!("cat $2 >>{}; echo ... >>{0}", seen.display());
+    let flags = ["--size", "64M", "--states", "12", "--seed", "1", "--out", "cuts"];
+    let load = ["--check", &check, "--", load];
+    let ran = site.run(&[&["crash", "ext4"], &flags[..], &load].concat()).expect(4);
+    assert!(ran.stdout.contains("; 3 acknowledgements"), "{}", ran.stdout);
+    let seen = std::fs::read(seen).unwrap();
+    let all = b"a\xffb \n\xc3\xa9\nlast\n...\n";
+    assert!(seen.windows(all.len()).any(|bytes| bytes == all), "{}", seen.escape_ascii());
+    // By the command, words that are no text either.
+    let mut ack = site.kurabe(&["ack", "a"]);
+    ack.arg(std::ffi::OsStr::from_bytes(b"\xfe")).env("KURABE_ACK", site.home().join("ack"));
+    std::fs::write(site.home().join("ack"), "").unwrap();
+    site.finish(ack).expect(0);
+    assert_eq!(std::fs::read(site.home().join("ack")).unwrap(), b"a \xfe\n");
+    let mut ack = site.kurabe(&["ack", "a\nb"]);
+    ack.env("KURABE_ACK", site.home().join("ack"));
+    site.finish(ack).expect(2).says(&["line break"]);
     site.expect_nothing_left();
 }
 

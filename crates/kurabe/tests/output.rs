@@ -344,7 +344,7 @@ fn a_terminal_has_colour_unless_it_is_not_wanted() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_panic() {
+fn a_reader_that_has_left_is_no_failure_and_a_full_disk_is() {
     let two = Two::new();
     two.compare(&[], &["sleep 0.06"]).expect(0);
     for arguments in [
@@ -360,8 +360,34 @@ fn a_reader_that_goes_away_is_no_panic() {
         drop(reader);
         command.stdout(Stdio::from(writer));
         let ran = two.site.finish(command);
-        assert_ne!(ran.code, Some(101), "{arguments:?}: {ran:#?}");
+        // doctor may have found something to say.
+        let code = if arguments == ["doctor"] { ran.code } else { Some(0) };
+        assert!(ran.code == code && ran.code < Some(2), "{arguments:?}: {ran:#?}");
         assert!(!ran.stderr.contains("panicked"), "{arguments:?}: {ran:#?}");
+        assert!(!ran.stderr.contains("Broken pipe"), "{arguments:?}: {ran:#?}");
+        if arguments == ["--help"] {
+            continue;
+        }
+        let mut command = two.site.kurabe(arguments);
+        command.stdout(fs::OpenOptions::new().write(true).open("/dev/full").unwrap());
+        two.site.finish(command).expect(1).says(&["standard output: No space left on device"]);
+    }
+}
+
+#[test]
+fn gates_are_judged_of_a_result_and_of_one_against_another() {
+    let two = Two::new();
+    two.compare(&["--runs", "3"], &["sleep 0.06"]).expect(0);
+    for results in [&["result"][..], &["result", "result"]] {
+        let judge =
+            |gate: &str| two.site.run(&[&["report"], results, &["--gate", gate][..]].concat());
+        let held = judge("b <= 1000").expect(0);
+        assert!(held.stdout.contains("gate 'b <= 1000' (sleep 0.06"), "{}", held.stdout);
+        assert!(judge("b >= 1000").expect(3).stdout.contains("fails"));
+        let untried = judge("b: durable").expect(4);
+        assert!(untried.stdout.contains("gate 'b: durable'"), "{}", untried.stdout);
+        judge("c <= 1").expect(2).says(&["--gate: ", "no contender is labelled 'c'"]);
+        judge("b <== 1").expect(2).says(&["--gate: "]);
     }
 }
 

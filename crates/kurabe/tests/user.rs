@@ -193,6 +193,10 @@ fn what_cannot_work_is_refused_with_words_and_nothing_is_touched() {
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o700)).unwrap();
     let contender = format!("dir:{}/inner", closed.display());
     refused(&contender, "nobody", &["nobody cannot get to", "chmod o+x"]);
+    let flags = ["--device", "mem:64M", "--user", "nobody", "--durability=4", "--check", "true"];
+    site.run(&[&["compare", "ext4"], &flags[..], &["--", "true"]].concat())
+        .expect(2)
+        .says(&["--durability: the load is not run as another user"]);
 
     // Without root only oneself.
     let given = site.home().join("free");
@@ -204,20 +208,12 @@ fn what_cannot_work_is_refused_with_words_and_nothing_is_touched() {
     }
     let contender = format!("dir:{}", given.display());
     for (user, code) in [("root", 2), ("nobody", 0)] {
-        let mut command = site.compare_command(&[&contender], &["--user", user], &["true"]);
-        command.uid(NOBODY).gid(NOBODY);
-        if !can_run_as_nobody() {
-            eprintln!("SKIPPED: nobody cannot run {KURABE}");
-            break;
-        }
+        let asked = site.compare_command(&[&contender], &["--user", user], &["true"]);
+        let mut command = site.program(site.public_kurabe());
+        command.args(asked.get_args()).uid(NOBODY).gid(NOBODY);
         let ran = site.finish(command).expect(code);
         assert!(code == 0 || ran.stderr.contains("only root can"), "{}", ran.stderr);
     }
-}
-
-fn can_run_as_nobody() -> bool {
-    let asked = Command::new(KURABE).arg("--version").uid(NOBODY).gid(NOBODY).output();
-    asked.is_ok_and(|output| output.status.success())
 }
 
 #[test]
@@ -270,6 +266,39 @@ fn loads_of_kurabes_own_run_as_the_user() {
             assert_eq!(record["user"], "nobody");
         }
     }
+}
+
+/// A kurabe in a directory that only root can pass, as in root's home, and one that only root may
+/// execute, as it is built under umask 077.
+#[test]
+fn a_load_of_kurabes_own_runs_as_a_user_who_cannot_reach_kurabe() {
+    if !root() {
+        return;
+    }
+    let site = Site::new();
+    let home = site.home().join("root");
+    fs::create_dir(&home).unwrap();
+    fs::set_permissions(&home, fs::Permissions::from_mode(0o700)).unwrap();
+    let program = home.join("kurabe");
+    harness::copy_program(KURABE, &program);
+    let contenders = ["ext4".to_string(), format!("d: {}", directory(&site))];
+    let [made, own] = contenders.each_ref().map(String::as_str);
+    for mode in [0o755, 0o700] {
+        fs::set_permissions(&program, fs::Permissions::from_mode(mode)).unwrap();
+        assert!(!harness::nobody_runs(&program));
+        let mut loads = vec![["--tree", "synthetic:20"]];
+        if Command::new("fio").arg("--version").output().is_ok() {
+            loads.push(["--fio", "rw=randwrite bs=4k size=1m"]);
+        }
+        for (number, load) in loads.iter().enumerate() {
+            let mut command = site.program(&program);
+            let out = format!("{mode:o}-{number}");
+            command.args(["compare", made, own, "--out", &out, "--device", "mem:64M"]);
+            command.args(["--runs", "1", "--idle-wait", "200ms"]).args(USER).args(load);
+            site.finish(command).expect(0);
+        }
+    }
+    site.expect_nothing_left();
 }
 
 /// The runner, the trial in its namespaces and the load as another user are three processes.

@@ -4,10 +4,11 @@
 //! sense, is the trial room's business. Options are split as a shell would split them and are
 //! handed to mkfs as they are, never through a shell.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::name;
 use serde::{Deserialize, Serialize};
+use vocabulary::path::UserPath;
 
 pub(crate) mod outside;
 
@@ -46,7 +47,7 @@ pub enum Place {
     Ssh(String),
     /// An existing directory of this host, as it is; written as its path.
     #[serde(untagged)]
-    Directory(PathBuf),
+    Directory(UserPath),
 }
 
 /// What the notation of another machine begins with.
@@ -188,7 +189,9 @@ impl Contender {
             )));
         };
         let (file_system, place) = match head.split_once(':') {
-            Some(("dir", path)) if !path.is_empty() => ("dir", Place::Directory(path.into())),
+            Some(("dir", path)) if !path.is_empty() => {
+                ("dir", Place::Directory(UserPath::typed(path)))
+            }
             _ if head == "dir" || head == "dir:" => {
                 return Err(fail("'dir' needs a directory, as in dir:/mnt/data".into()));
             }
@@ -197,8 +200,12 @@ impl Contender {
         if !known.contains(&file_system) {
             return Err(fail(unknown_file_system(file_system, known)));
         }
-        let mount_options = split_mount_options(right.unwrap_or_default());
-        if right.is_some() && mount_options.is_empty() {
+        // Each further '@' begins a list of mount options that is joined to the first.
+        let lists: Vec<&[String]> =
+            right.map(|words| words.split(|word| word == "@").collect()).unwrap_or_default();
+        let is_empty = lists.iter().any(|list| split_mount_options(list).is_empty());
+        let mount_options: Vec<String> = lists.into_iter().flat_map(split_mount_options).collect();
+        if is_empty {
             return Err(fail("'@' is followed by no mount option; leave '@' out".into()));
         }
         if place != Place::ThisHost && !(mkfs_options.is_empty() && mount_options.is_empty()) {
@@ -244,7 +251,7 @@ impl Contender {
     /// The notation that parses to this contender, with its label.
     pub fn notation(&self) -> String {
         let mut words = vec![match &self.place {
-            Place::Directory(path) => format!("dir:{}", path.display()),
+            Place::Directory(path) => format!("dir:{path}"),
             Place::ThisHost | Place::Guest(_) | Place::Ssh(_) => self.file_system.clone(),
         }];
         words.extend(self.mkfs_options.iter().cloned());
@@ -349,6 +356,8 @@ mod tests {
         assert_eq!(contender.file_system, "ext4");
         assert_eq!(contender.mkfs_options, ["-O", "^has_journal"]);
         assert_eq!(contender.mount_options, ["noatime", "commit=30", "data=writeback"]);
+        let joined = parse("ext4 @ noatime @ lazytime,commit=30");
+        assert_eq!(joined.mount_options, ["noatime", "lazytime", "commit=30"]);
     }
 
     #[test]
@@ -357,7 +366,7 @@ mod tests {
         assert_eq!(parse("  xfs   -m reflink=0 ").label, "xfs -m reflink=0");
         let directory = parse("dir:/mnt/data");
         assert_eq!(directory.label, "dir:/mnt/data");
-        assert_eq!(directory.place, Place::Directory("/mnt/data".into()));
+        assert_eq!(directory.place, Place::Directory(UserPath::typed("/mnt/data")));
     }
 
     #[test]
@@ -408,7 +417,7 @@ mod tests {
             let text = format!("{{\"label\":\"a\",\"file_system\":\"dir\"{place}}}");
             serde_json::from_str::<Contender>(&text).unwrap().place
         };
-        let directory = Place::Directory("/mnt".into());
+        let directory = Place::Directory(UserPath::typed("/mnt"));
         assert_eq!(stored(",\"directory\":\"/mnt\""), directory);
         assert_eq!(stored(",\"place\":\"/mnt\""), directory);
         assert_eq!(stored(""), Place::ThisHost);
@@ -426,7 +435,9 @@ mod tests {
         assert!(message("a: ").contains("no file system is named"));
         assert!(message(": ext4").contains("label"));
         assert!(message("ext4 -L 'x").contains("quote"));
-        assert!(message("ext4 @").contains("'@'"));
+        for text in ["ext4 @", "ext4 @ @ noatime", "ext4 @ noatime @", "ext4 @ noatime @ -o"] {
+            assert!(message(text).contains("'@' is followed by no mount option"), "{text}");
+        }
         assert!(message("dir:").contains("directory"));
         assert!(message("dir:/x @ noatime").contains("never formatted"));
     }

@@ -37,15 +37,20 @@ pub struct Result<'a> {
 /// Analyses the records of a plan and judges its gates.
 pub fn analyse(plan: &Plan, records: &[Record], memory_bytes: Option<u64>) -> Analysis {
     let mut analysis = analysis::analyse(plan, records, memory_bytes);
-    analysis.gates = gates(plan, records, &analysis);
+    analysis.gates = judge_gates(&plan.study.gates, plan, records, &analysis);
     analysis
 }
 
-/// Judges the gates of a plan, under each workload.
-fn gates(plan: &Plan, records: &[Record], analysis: &Analysis) -> Vec<Gate> {
+/// Judges gates, each of which can be read, under each workload of a plan.
+pub fn judge_gates(
+    gates: &[String],
+    plan: &Plan,
+    records: &[Record],
+    analysis: &Analysis,
+) -> Vec<Gate> {
     let result = Result { plan, records, analysis };
     let mut judged = Vec::new();
-    for gate in &plan.study.gates {
+    for gate in gates {
         let condition = condition::parse(gate).expect("gates were checked with the study");
         let own = condition.workloads().first().map(|name| name.to_string());
         for workload in &plan.study.workloads {

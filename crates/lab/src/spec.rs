@@ -10,6 +10,7 @@ use crate::contender::Contender;
 pub use crate::load::Load;
 use crate::name;
 pub use vocabulary::command::CommandLine;
+use vocabulary::path::UserPath;
 
 /// Version of the spec, plan and record schema; raised whenever a reader could misread.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -145,7 +146,7 @@ pub enum Output {
     /// Shown on the terminal.
     Inherit,
     /// Appended to this file.
-    File(PathBuf),
+    File(UserPath),
 }
 
 /// A load, named, with what comes before and after it.

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_with_macros::skip_serializing_none;
 use vocabulary::kind::Kinds;
+use vocabulary::path::UserPath;
 
 use crate::condition;
 use crate::contender::{Contender, Place, nearest};
@@ -154,6 +155,9 @@ pub struct Study {
     pub discard: bool,
     /// How many power cuts are tried of each contender and workload, in trials that are not timed.
     pub durability: Option<u32>,
+    /// The directory in which the study was asked for: checks after a power cut run there. Absent in
+    /// older plans.
+    pub directory: Option<UserPath>,
     /// Name of the user as whom the loads run; the one who runs kurabe when absent.
     pub user: Option<String>,
     /// Seed, when the person chose one.
@@ -316,6 +320,7 @@ impl StudyText {
             device: self.resolve_device()?,
             discard: self.discard,
             durability: self.durability,
+            directory: None,
             user: self.user.clone(),
             seed: self.seed,
             blocks_min,

@@ -97,6 +97,10 @@ fn throughput_over_time(
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    use vocabulary::kind::{Keys, Role, Written};
+
     use super::*;
     use crate::dbench::drift::Cause;
 
@@ -138,6 +142,44 @@ mod tests {
         let unknown = vocabulary::load::Load { kind: "nap".into(), options: Default::default() };
         let error = KINDS.open(&unknown).map(drop).unwrap_err();
         assert!(error.contains("'nap'") && error.contains("dbench-replay"), "{error}");
+    }
+
+    /// A load's process has another working directory than the user, and resumed studies too.
+    #[test]
+    fn no_kind_keeps_a_relative_path() {
+        let texts = |value: &serde_json::Value| -> Vec<String> {
+            let mut found = Vec::new();
+            let mut left = vec![value.clone()];
+            while let Some(value) = left.pop() {
+                match value {
+                    serde_json::Value::String(text) => found.push(text),
+                    serde_json::Value::Array(list) => left.extend(list),
+                    serde_json::Value::Object(map) => left.extend(map.into_iter().map(|(_, v)| v)),
+                    _ => {}
+                }
+            }
+            found
+        };
+        let here = std::env::current_dir().unwrap().join("some/file");
+        let mut kinds_with_a_path = 0;
+        for kind in KINDS.0 {
+            for key in kind.keys.iter().filter(|key| key.role == Role::Load) {
+                for typed in ["some/file", "1:some/file"] {
+                    let keys = Keys::from([(key.name.to_string(), typed.into())]);
+                    let parsed = kind.parse(&Written { keys: &keys, name: None });
+                    let Ok(load) = parsed else { continue };
+                    let texts = texts(&serde_json::to_value(&load).unwrap());
+                    assert!(
+                        !texts.iter().any(|text| text == "some/file"),
+                        "{}: {texts:?}",
+                        kind.name
+                    );
+                    kinds_with_a_path +=
+                        usize::from(texts.iter().any(|text| Path::new(text) == here));
+                }
+            }
+        }
+        assert_eq!(kinds_with_a_path, 4, "objects, tree, fio and dbench-replay name files");
     }
 
     #[test]

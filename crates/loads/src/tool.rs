@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde::{Deserialize, Serialize};
+use trust::complaint::explanation;
 use trust::program::{NotFound, Program};
 
 use crate::sys;
@@ -162,15 +163,8 @@ impl fmt::Display for Finished {
         write!(f, "`{}` {}", self.program, self.how_it_ended())?;
         // The reason stands on standard error as a rule; dbench says it on standard output, fio
         // on both. The end of a long standard output (a report) tells nothing beside it.
-        let shown_of = |text: &str, lines_max: usize| {
-            // A usage text after a complaint would push the complaint out of sight.
-            let lines: Vec<&str> = text
-                .lines()
-                .take_while(|line| !line.to_ascii_lowercase().starts_with("usage:"))
-                .filter(|line| !line.trim().is_empty())
-                .collect();
-            lines[lines.len().saturating_sub(lines_max)..].join("\n  ")
-        };
+        let shown_of =
+            |text: &str, lines_max: usize| explanation(text, lines_max).replace('\n', "\n  ");
         let errors = shown_of(&self.stderr, 8);
         if !errors.is_empty() {
             write!(f, "\n  {errors}")?;

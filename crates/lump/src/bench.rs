@@ -2,7 +2,7 @@
 //!
 //! Its keys begin with 64 random bits and are deleted at the end.
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use clap::Args;
 use hdrhistogram::Histogram;
 use lump::{Durability, Store, Value};
 
-use crate::tools::{about, broken, open, say, store_on};
+use crate::tools::{about, open, say, store_on};
 
 /// Share of the free space that the values may take: overwrites need room beside them.
 const SPACE_SHARE: u64 = 2;

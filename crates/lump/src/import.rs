@@ -14,7 +14,7 @@ use block::tool::Failure;
 use block::{DirectAccess, FileDevice, FileDeviceOptions};
 use lump::{Durability, Value};
 
-use crate::tools::{about, broken, refused, say, store};
+use crate::tools::{about, refused, say, store};
 
 /// Bytes of the header before its padding: magic, length, versions, block size, UUID, two sizes.
 const HEADER_BYTES: usize = 44;
@@ -50,7 +50,7 @@ pub fn import(device: &Path, source: &Path, force: bool, partial: bool) -> Resul
             let hint = "--partial brings over what the records before it say";
             return Err(refused(source, format!("{why}; nothing was written ({hint})")));
         }
-        Err(Broken::Record(why)) => eprintln!("lump: {}: {why}", source.display()),
+        Err(Broken::Record(why)) => block::complain!("lump: {}: {why}", source.display()),
         Ok(()) => {}
     }
     let store = store(device, false)?;
@@ -71,7 +71,7 @@ pub fn import(device: &Path, source: &Path, force: bool, partial: bool) -> Resul
                 value_bytes += value.len() as u64;
             }
             Err(why) => {
-                eprintln!("lump: {}: key {key:032x}: {why}", source.display());
+                block::complain!("lump: {}: key {key:032x}: {why}", source.display());
                 failures += 1;
             }
         }

@@ -4,14 +4,18 @@
 //! and exit codes: 0 done; 1 failed, or damage was found; 2 wrong use, or refused before anything
 //! was touched. Knows nothing of the format.
 
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
 mod bench;
 mod import;
 mod tools;
 
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use block::tool::{Failure, size, write_files};
+use block::complain;
+use block::tool::{Failure, output, size, write_files};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
 const EXAMPLES: &str = "\
@@ -218,14 +222,16 @@ fn main() -> ExitCode {
         Command::Bench(arguments) => bench::bench(&arguments),
         Command::Man { directory } => man(&directory),
         Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut Cli::command(), "lump", &mut std::io::stdout());
-            Ok(())
+            // The generator panics where it cannot write.
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "lump", &mut script);
+            output::stdout().write_all(&script).map_err(Failure::of_output)
         }
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("lump: {failure}");
+            complain!("lump: {failure}");
             failure.exit_code()
         }
     }

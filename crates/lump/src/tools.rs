@@ -8,22 +8,23 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use block::tool::{self, Failure, check_free, open_target};
-use block::{BlockDevice, FileDevice, FileDeviceOptions};
+use block::tool::{self, Failure, check_free, open_target, output};
+use block::{BlockDevice, FileDevice, FileDeviceOptions, complain};
 use lump::{CreateOptions, Durability, Geometry, OpenOptions, Store, Value};
 
 use crate::CreateArguments;
 
 type Outcome = Result<(), Failure>;
 
-/// Prints a line; a standard output that is closed or full ends the command with an error.
+/// Prints a line; a standard output that is full ends the command with an error, and one whose reader has
+/// left takes everything.
 macro_rules! say {
-    ($($words:tt)*) => { writeln!(io::stdout(), $($words)*).map_err(broken)? };
+    ($($words:tt)*) => { writeln!(block::tool::output::stdout(), $($words)*).map_err(Failure::of_output)? };
 }
 pub(crate) use say;
 
 /// A failure of the system, not of the store.
-pub fn broken(error: io::Error) -> Failure {
+fn broken(error: io::Error) -> Failure {
     Failure::Failed(error.to_string())
 }
 
@@ -58,7 +59,7 @@ pub fn store_on(
     let options = OpenOptions { read_only, ..Default::default() };
     let store = Store::open(device, &options).map_err(about(path))?;
     if let Some(note) = store.left_out() {
-        eprintln!("lump: {}: {note}", path.display());
+        complain!("lump: {}: {note}", path.display());
     }
     Ok(store)
 }
@@ -125,8 +126,8 @@ pub fn get(
         return Err(refused(device, format!("key {key:032x} has no value")));
     };
     let Some(path) = destination.filter(|path| *path != Path::new("-")) else {
-        let mut output = io::stdout().lock();
-        return output.write_all(&value).and_then(|()| output.flush()).map_err(broken);
+        let mut output = output::stdout();
+        return output.write_all(&value).and_then(|()| output.flush()).map_err(Failure::of_output);
     };
     let facts = path.metadata().ok();
     let is_file = facts.as_ref().is_some_and(fs::Metadata::is_file);
@@ -149,15 +150,18 @@ pub fn get(
 /// Lists keys.
 pub fn list(device: &Path, keys: (u128, u128), long: bool) -> Outcome {
     let store = store(device, true)?;
-    let mut output = io::BufWriter::new(io::stdout().lock());
+    let mut output = io::BufWriter::new(output::stdout());
     for object in store.list(keys.0..=keys.1).map_err(about(device))? {
         match long {
             true => writeln!(output, "{:032x} {}", object.key, object.length_bytes),
             false => writeln!(output, "{:032x}", object.key),
         }
-        .map_err(broken)?;
+        .map_err(Failure::of_output)?;
+        if output::reader_left() {
+            break;
+        }
     }
-    output.flush().map_err(broken)
+    output.flush().map_err(Failure::of_output)
 }
 
 /// Deletes values and prints how many there were.
@@ -188,7 +192,7 @@ pub fn stat(device: &Path, prometheus: bool) -> Outcome {
     ];
     if prometheus {
         let text = store.metrics().prometheus();
-        return io::stdout().write_all(text.as_bytes()).map_err(broken);
+        return output::stdout().write_all(text.as_bytes()).map_err(Failure::of_output);
     }
     say!("DEVNAME={}", device.display());
     say!("UUID={}", geometry.uuid());
@@ -245,7 +249,7 @@ pub fn scrub(device: &Path, rate: Option<u64>) -> Outcome {
     let mut outcome = Ok(());
     let report = store.scrub(rate, |error| {
         // The exit code says it too, should nobody read the words.
-        let _ = writeln!(io::stdout(), "{}: {error}", device.display());
+        let _ = writeln!(output::stdout(), "{}: {error}", device.display());
     });
     say!(
         "{}: {} objects, {} bytes verified, {} failures",

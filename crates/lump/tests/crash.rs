@@ -244,7 +244,7 @@ impl Client {
     fn candidates(&self, number: usize, log: &Log, instant: Instant) -> Vec<&Content> {
         let (mut begun, mut answered, mut durable) = (0, 0, 0);
         for said in log.acknowledgements.iter().filter(|said| said.instant <= instant) {
-            let mark: u64 = said.text.parse().unwrap();
+            let mark: u64 = said.text.to_string().parse().unwrap();
             if mark >> 32 != number as u64 {
                 continue;
             }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, lchown};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use block::{FileDevice, FileDeviceOptions};
 use cannyls::lump::{LumpData, LumpId};
@@ -282,5 +282,42 @@ fn what_the_kernel_makes_up_is_no_storage() {
     for source in ["/proc/kmsg", "/proc/version"] {
         // Another user than root may not even open the first.
         fail(&["import", &image, source], 2);
+    }
+}
+
+/// `PROGRAM ... | head -1`, and a full disk under standard output.
+#[test]
+fn a_reader_that_has_left_is_no_failure_and_a_full_disk_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let image = directory.path().join("image").to_str().unwrap().to_string();
+    succeed(&["create", "--size", "16M", &image]);
+    succeed(&["put", &image, "2a", "/etc/passwd"]);
+    for words in [
+        &["list", "-l", &image][..],
+        &["get", &image, "2a"],
+        &["stat", &image],
+        &["stat", "--prometheus", &image],
+        &["check", &image],
+        &["scrub", &image],
+        &["completions", "bash"],
+    ] {
+        for (number, errors) in [Stdio::piped(), Stdio::null()].into_iter().enumerate() {
+            let (reader, writer) = std::io::pipe().unwrap();
+            drop(reader);
+            let mut command = Command::new(env!("CARGO_BIN_EXE_lump"));
+            command.args(words).stdout(writer.try_clone().unwrap()).stderr(errors);
+            if number == 1 {
+                command.stderr(writer);
+            }
+            let output = command.output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert_eq!((output.status.code(), &*said), (Some(0), ""), "{words:?}");
+        }
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output =
+            Command::new(env!("CARGO_BIN_EXE_lump")).args(words).stdout(full).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{words:?}: {said}");
+        assert!(said.contains("standard output: No space left"), "{words:?}: {said}");
     }
 }

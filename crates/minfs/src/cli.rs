@@ -4,10 +4,11 @@
 //! program stands in for a helper of mount(8) or fsck(8), theirs.
 
 use std::ffi::OsString;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use block::tool::{Failure, size, write_files};
+use block::tool::{Failure, output, size, write_files};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, roman};
@@ -286,14 +287,16 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
         Command::Map { device, name } => tools::map(&device, name.as_deref()),
         Command::Man { directory } => man(&directory),
         Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut Cli::command(), "minfs", &mut std::io::stdout());
-            Ok(())
+            // The generator panics where it cannot write.
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "minfs", &mut script);
+            output::stdout().write_all(&script).map_err(Failure::of_output)
         }
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("minfs: {failure}");
+            block::complain!("minfs: {failure}");
             failure.exit_code()
         }
     }

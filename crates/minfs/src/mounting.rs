@@ -117,7 +117,7 @@ impl Wishes {
 /// Mounts a volume; returns the exit code.
 pub fn mount(arguments: &MountArguments) -> ExitCode {
     let failed = |code: u8, error: String| {
-        eprintln!("mount.minfs: {error}");
+        block::complain!("mount.minfs: {error}");
         ExitCode::from(code)
     };
     let wishes = match Wishes::parse(&arguments.options, arguments.sloppy) {
@@ -196,7 +196,7 @@ fn start_daemon(arguments: &MountArguments) -> Result<(), (u8, String)> {
 
 /// Tells root's log as well, since a daemon has no standard error output any more.
 fn announce(source: &str, message: &str) {
-    eprintln!("minfs: {source}: {message}");
+    block::complain!("minfs: {source}: {message}");
     if let Ok(mut log) = std::fs::OpenOptions::new().write(true).open("/dev/kmsg") {
         // Each write is a record of its own there.
         let _ = log.write_all(format!("<3>minfs: {source}: {message}\n").as_bytes());
@@ -213,7 +213,7 @@ fn serve(arguments: &MountArguments, mut wishes: Wishes) -> Result<(), String> {
     let (device_path, directory) = (path(&arguments.device)?, path(&arguments.directory)?);
     let source = device_path.to_string_lossy().into_owned();
     if !wishes.read_only && is_write_protected(&device_path) {
-        eprintln!("mount.minfs: {source}: it is write-protected, mounting read-only");
+        block::complain!("mount.minfs: {source}: it is write-protected, mounting read-only");
         wishes.read_only = true;
     }
     let device = open(&device_path, wishes.read_only).map_err(|failure| failure.to_string())?;
@@ -223,14 +223,14 @@ fn serve(arguments: &MountArguments, mut wishes: Wishes) -> Result<(), String> {
         Volume::mount(Arc::new(device), &options).map_err(|error| format!("{source}: {error}"))?;
     for finding in volume.findings() {
         if arguments.verbose || finding.severity != Severity::Note {
-            eprintln!("mount.minfs: {source}: {}", finding.text);
+            block::complain!("mount.minfs: {source}: {}", finding.text);
         }
     }
     let reason = volume.read_only_reason();
     if let Some(reason) = &reason
         && !wishes.read_only
     {
-        eprintln!("mount.minfs: {source}: mounted read-only: {reason}");
+        block::complain!("mount.minfs: {source}: mounted read-only: {reason}");
     }
     if arguments.fake {
         return volume.unmount().map_err(|error| error.to_string());
@@ -256,7 +256,7 @@ fn serve(arguments: &MountArguments, mut wishes: Wishes) -> Result<(), String> {
     std::thread::spawn(move || {
         for _signal in signals.forever() {
             if let Err(error) = unmount() {
-                eprintln!("minfs: cannot unmount: {error}");
+                block::complain!("minfs: cannot unmount: {error}");
             }
         }
     });

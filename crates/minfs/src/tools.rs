@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use block::AlignedBuffer;
-use block::tool::{Failure, check_free, check_not_attached, open_target, opening_failed};
+use block::tool::{Failure, check_free, check_not_attached, open_target, opening_failed, output};
 
 use crate::cli::{FsckArguments, MkfsArguments};
 use crate::device::{open, open_to_write};
@@ -25,14 +25,15 @@ const COPY_BYTES: usize = 4 << 20;
 
 type Outcome = Result<(), Failure>;
 
-/// Prints a line; a standard output that is closed or full ends the command with an error.
+/// Prints a line; a standard output that is full ends the command with an error, and one whose reader has
+/// left takes everything.
 macro_rules! say {
-    ($($words:tt)*) => { writeln!(io::stdout(), $($words)*).map_err(broken)? };
+    ($($words:tt)*) => { writeln!(output::stdout(), $($words)*).map_err(Failure::of_output)? };
 }
 
 /// Prints a line where the exit code says it all, even when nobody reads the words.
 macro_rules! tell {
-    ($($words:tt)*) => {{ let _ = writeln!(io::stdout(), $($words)*); }};
+    ($($words:tt)*) => {{ let _ = writeln!(output::stdout(), $($words)*); }};
 }
 
 /// A failure of the system, not of the volume.
@@ -55,7 +56,7 @@ fn volume_with(device: &Path, options: &MountOptions) -> Result<Volume, Failure>
     let opened = if read_only { open(device, true) } else { open_to_write(device, None) }?;
     let volume = Volume::mount(Arc::new(opened), options).map_err(about(device))?;
     for finding in volume.findings().iter().filter(|found| found.severity != Severity::Note) {
-        eprintln!("minfs: {}: {}", device.display(), finding.text);
+        block::complain!("minfs: {}: {}", device.display(), finding.text);
     }
     if !read_only && let Some(reason) = volume.read_only_reason() {
         return Err(Failure::refused(device.display(), format!("read-only: {reason}")));
@@ -115,7 +116,7 @@ pub fn fsck(arguments: &FsckArguments) -> ExitCode {
     let report = match check() {
         Ok(report) => report,
         Err(error) => {
-            eprintln!("fsck.minfs: {error}");
+            block::complain!("fsck.minfs: {error}");
             return ExitCode::from(8);
         }
     };
@@ -197,12 +198,14 @@ pub fn list(device: &Path, long: bool) -> Outcome {
             "ext"
         );
     }
-    let mut output = io::stdout().lock();
-    let for_people = output.is_terminal();
+    let mut output = io::BufWriter::new(output::stdout());
+    let for_people = io::stdout().is_terminal();
     for facts in volume.list() {
         let name = shown(&facts.name);
         if let Some(process) = name.strip_prefix(UNFINISHED) {
-            eprintln!("minfs: {name}: `minfs put` (process {process}) did not finish this copy");
+            block::complain!(
+                "minfs: {name}: `minfs put` (process {process}) did not finish this copy"
+            );
         }
         let outcome = if long {
             writeln!(output, "{}", long_line(&facts))
@@ -211,9 +214,12 @@ pub fn list(device: &Path, long: bool) -> Outcome {
         } else {
             output.write_all(&facts.name).and_then(|()| output.write_all(b"\n"))
         };
-        outcome.map_err(broken)?;
+        outcome.map_err(Failure::of_output)?;
+        if output::reader_left() {
+            break;
+        }
     }
-    Ok(())
+    output.flush().map_err(Failure::of_output)
 }
 
 /// Prints the identity of a volume as blkid(8) does in its export format.
@@ -456,8 +462,16 @@ pub fn get(
         None => (io::stdout().as_fd().try_clone_to_owned().map_err(broken)?.into(), false),
     };
     let shown = path.unwrap_or(Path::new("standard output"));
-    let failed = |error| Failure::failed(shown.display(), error);
+    let failed = |error: io::Error| {
+        if path.is_none() {
+            output::is_reader_left(&error);
+        }
+        Failure::failed(shown.display(), error)
+    };
     let outcome = copy_out(&file, &output, &mut buffer, failed);
+    if output::reader_left() {
+        return Ok(());
+    }
     if outcome.is_err() {
         remove_made(shown, &output, is_made);
     }

@@ -6,7 +6,7 @@ mod common;
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, lchown};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use common::{MINFS, minfs, pattern, succeed};
 
@@ -172,20 +172,43 @@ fn a_size_for_an_image_that_exists_makes_it_anew_by_force_only() {
     }
 }
 
+/// `PROGRAM ... | head -1`, and a full disk under standard output.
 #[test]
-fn a_full_standard_output_is_an_error_and_no_panic() {
+fn a_reader_that_has_left_is_no_failure_and_a_full_disk_is() {
     let site = Site::new();
-    let code = |arguments: &[&str]| {
+    let image = site.image.as_str();
+    for words in [
+        &["ls", "-l", image][..],
+        &["get", image, "binary"],
+        &["stat", image],
+        &["stat", image, "text"],
+        &["df", image],
+        &["map", image],
+        &["fsck", "-v", image],
+        &["completions", "bash"],
+    ] {
+        for (number, errors) in [Stdio::piped(), Stdio::null()].into_iter().enumerate() {
+            let (reader, writer) = std::io::pipe().unwrap();
+            drop(reader);
+            let mut command = Command::new(MINFS);
+            command.args(words).stdout(writer.try_clone().unwrap()).stderr(errors);
+            if number == 1 {
+                command.stderr(writer);
+            }
+            let output = command.output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert_eq!((output.status.code(), &*said), (Some(0), ""), "{words:?}");
+        }
         let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-        let output = Command::new(MINFS).args(arguments).stdout(full).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!said.contains("panicked"), "{arguments:?}: {said}");
-        output.status.code()
-    };
-    for command in ["ls", "df", "stat", "map"] {
-        assert_eq!(code(&[command, &site.image]), Some(1), "{command}");
+        let output = Command::new(MINFS).args(words).stdout(full).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        if words[0] == "fsck" {
+            assert_eq!(output.status.code(), Some(0), "the volume is sound all the same: {said}");
+            continue;
+        }
+        assert_eq!(output.status.code(), Some(1), "{words:?}: {said}");
+        assert!(said.contains("standard output: No space left"), "{words:?}: {said}");
     }
-    assert_eq!(code(&["fsck", &site.image]), Some(0), "the volume is sound all the same");
 }
 
 #[test]

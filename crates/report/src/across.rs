@@ -5,6 +5,7 @@
 //! part of every ratio; all that is printed says so. What has no counterpart is named, and so is what
 //! has one of another definition.
 
+use lab::condition::Gate;
 use lab::load::Unit;
 use lab::statistics::{
     ComparisonOptions, Summary, UnpairedComparison, Verdict, compare_unpaired_family, summarize,
@@ -17,10 +18,11 @@ use crate::sessions::{Fact, facts, sessions};
 use crate::source::{Source, value_of};
 use crate::svg::{self, Place};
 use crate::table::{Cell, Table, Tone};
-use crate::tables::{tone_of, verdict_text};
+use crate::tables::{gate_text, tone_of, verdict_text};
 use crate::{html, text};
 
 mod charts;
+pub mod gates;
 mod notes;
 
 /// The warning that stands above everything else.
@@ -43,6 +45,8 @@ pub struct Across<'a> {
     pub warnings: Vec<String>,
     /// What differs between the machines.
     pub differences: Table,
+    /// What became of the gates that were asked for ([`gates::judge`]).
+    pub gates: Vec<Gate>,
 }
 
 /// One load in all results.
@@ -100,6 +104,7 @@ impl<'a> Across<'a> {
             sources,
             workloads: workloads.iter().map(|name| workload(sources, name, &options)).collect(),
             differences: differences(sources, &names),
+            gates: Vec::new(),
             names,
             origins: sources.iter().map(crate::page::origin).collect(),
         }
@@ -392,6 +397,7 @@ pub fn document(across: &Across<'_>) -> Vec<Block> {
         let costs = Block::table("What it cost", cost_table(across, &workload.name));
         blocks.push(Block::fold("What it cost", vec![costs]));
     }
+    blocks.extend(across.gates.iter().map(|gate| Block::Text(gate_text(gate))));
     blocks.push(Block::Text(
         "95 % confidence for all contenders and results of a load together (Holm).".into(),
     ));

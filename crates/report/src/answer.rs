@@ -351,9 +351,9 @@ pub fn failure_text(record: &Record) -> Option<String> {
         Outcome::Failed { phase, message, output, .. } => {
             let failed = format!("{} failed: ", phase.name());
             let message = message.strip_prefix(&failed).unwrap_or(message);
-            let last = output.lines().rfind(|line| !line.trim().is_empty());
-            let last = last.map_or(String::new(), |line| format!(": {}", line.trim()));
-            Some(format!("{failed}{message}{last}"))
+            let reason = trust::complaint::reason(output);
+            let reason = reason.map_or(String::new(), |line| format!(": {line}"));
+            Some(format!("{failed}{message}{reason}"))
         }
         Outcome::TimedOut { phase, limit_ns } => Some(format!(
             "{} reached the time limit of {} for a trial",

@@ -3,10 +3,11 @@
 mod harness;
 
 use harness::{Made, complete, load_report, make, study};
+use lab::condition;
 use lab::record::{Outcome, Phase};
 use lab::statistics::Verdict;
 use lab::study::CommandText;
-use report::across::{Across, document, page, pictures};
+use report::across::{Across, document, gates, page, pictures};
 use report::document::Block;
 use report::source::Source;
 
@@ -53,6 +54,52 @@ fn a_known_effect_is_found_in_the_right_contender() {
     let html = page(&across);
     assert!(html.contains("not interleaved") && html.contains("<figure "));
     assert!(!pictures(&across).is_empty());
+}
+
+/// Of a ratio, the contender against itself in the first result; of the rest, each later result.
+#[test]
+fn gates_bound_what_became_of_a_contender() {
+    use condition::Outcome::{Fails, Holds, Inconclusive, NotTested};
+    let before = result(&["ext4", "xfs", "jfs: ext4"], "true", &[1000, 1500, 1000], 5);
+    let after = result(&["xfs", "ext4"], "true", &[1800, 1000], 5);
+    let scarce = result(&["xfs", "ext4"], "true", &[1500, 1000], 2);
+    let sources = read(&[&before, &after, &scarce]);
+    let mut across = Across::new(&sources);
+    let judged = |text: &str| {
+        let gates = gates::judge(&across, &[text.to_string()]).unwrap();
+        gates.into_iter().map(|gate| (gate.workload, gate.outcome)).collect::<Vec<_>>()
+    };
+    let both = |b, c| vec![("true in B".to_string(), b), ("true in C".to_string(), c)];
+    assert_eq!(judged("xfs <= 1.25"), both(Holds, Inconclusive));
+    assert_eq!(judged("xfs <= 1.1"), both(Fails, Inconclusive));
+    assert_eq!(judged("xfs > 1.1"), both(Holds, Inconclusive));
+    assert_eq!(judged("xfs <= 1.2"), both(Inconclusive, Inconclusive));
+    // The first one's baseline too, which is no baseline here.
+    assert_eq!(judged("ext4 <= 1.1")[0].1, Holds);
+    assert_eq!(judged("jfs <= 1.1"), both(NotTested, NotTested));
+    assert_eq!(judged("ext4 fastest")[0].1, Holds);
+    let refused = |text: &str| gates::judge(&across, &[text.to_string()]).unwrap_err();
+    assert!(refused("zfs <= 1").contains("no contender is labelled 'zfs'"));
+    assert!(refused("xfs is fine").contains("column"));
+    across.gates = gates::judge(&across, &["xfs <= 1.1".into()]).unwrap();
+    let text = terminal(&across);
+    for said in ["gate 'xfs <= 1.1' (true in B)", "fails", "cost of xfs in B to A"] {
+        assert!(text.contains(said), "no '{said}' in\n{text}");
+    }
+
+    // Of a throughput, the cost is the reciprocal.
+    let made = |value: f64| {
+        make(&study(&["ext4", "xfs"], &["true"], 5), |record| {
+            complete(record, 1_000_000_000);
+            let wobble = 1.0 + f64::from(record.trial % 7) * 0.001;
+            record.load = Some(load_report(value * wobble));
+            true
+        })
+    };
+    let sources = read(&[&made(1e8), &made(2e8)]);
+    let across = Across::new(&sources);
+    let judged = gates::judge(&across, &["xfs <= 0.6".into(), "xfs <= 0.4".into()]).unwrap();
+    assert_eq!([judged[0].outcome, judged[1].outcome], [Holds, Fails], "{judged:?}");
 }
 
 #[test]

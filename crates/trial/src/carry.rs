@@ -451,8 +451,7 @@ impl Trial<'_> {
         };
         let talk = Talk::begin(&task)
             .map_err(|error| Failure::of(format!("writing the load's task: {error}")))?;
-        let words = ["/proc/self/exe".to_string(), "load".into()].into_iter();
-        Ok((CommandLine::Words(words.chain(trust::owner::words()).collect()), talk))
+        Ok((Talk::command(self.user.as_ref())?, talk))
     }
 
     /// Where the load's process has its own files.
@@ -614,7 +613,7 @@ fn judge(name: &str, ran: &Ran, ignore_failure: bool) -> Result<(), Failure> {
         (Some(code), _) => format!("{name} exited with code {code}"),
         (None, signal) => format!("{name} was ended by signal {}", signal.unwrap_or_default()),
     };
-    Err(Failure::Failed { message: how, output: ran.tail.clone() })
+    Err(Failure::explained(how, &ran.said))
 }
 
 fn read(counters: &DeviceCounters) -> Result<DeviceReading, Failure> {

@@ -20,6 +20,7 @@ use lab::spec::{CommandLine, Output};
 use loads::counters::bytes_moved;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
+use trust::complaint::Excerpt;
 
 use crate::control_group::ControlGroup;
 use crate::enclosure::Enclosure;
@@ -52,8 +53,8 @@ pub struct Ran {
     pub end: End,
     /// Whether processes of its group are still running.
     pub outlived: bool,
-    /// The last lines of its standard error (and of its output, where that was read).
-    pub tail: String,
+    /// The first and last bytes of its standard error (and of its output, where that was read).
+    pub said: String,
 }
 
 /// What bounds a command.
@@ -72,7 +73,7 @@ pub struct Bounds<'a> {
 }
 
 /// Bytes of output that are kept for the record of a failure.
-const TAIL_BYTES_MAX: usize = 4096;
+const SAID_BYTES_MAX: usize = 4096;
 
 /// How long a stop or a bound can go unnoticed. The end of the command itself is noticed at once.
 const STOP_INTERVAL: Duration = Duration::from_millis(50);
@@ -142,7 +143,7 @@ pub fn run(
     let usage = reap(process)?;
     // The cheap question first: mostly nothing of the group is left.
     let outlived = rustix::process::test_kill_process_group(process).is_ok() && group_runs(process);
-    Ok(Ran { elapsed_ns, usage, end, outlived, tail: capture.finish() })
+    Ok(Ran { elapsed_ns, usage, end, outlived, said: capture.finish() })
 }
 
 /// Waits for the exit without reaping, so that the accounts can still be read.
@@ -198,9 +199,9 @@ fn reap(pid: Pid) -> io::Result<CommandUsage> {
 }
 
 /// A stream that is read to its end in a thread of its own, so that nobody who writes to it waits. Its
-/// last bytes are kept.
+/// first and last bytes are kept.
 pub(crate) struct Reader {
-    kept: Arc<Mutex<Vec<u8>>>,
+    kept: Arc<Mutex<Excerpt>>,
     /// Closed when the stream has ended.
     ended: Receiver<()>,
 }
@@ -212,12 +213,12 @@ impl Reader {
         kept_bytes_max: usize,
         is_shown: bool,
     ) -> Reader {
-        let kept = Arc::<Mutex<Vec<u8>>>::default();
+        let kept = Arc::new(Mutex::new(Excerpt::new(kept_bytes_max)));
         let (at_the_end, ended) = channel();
-        let tail = kept.clone();
+        let shared = kept.clone();
         std::thread::spawn(move || {
             let _at_the_end: Sender<()> = at_the_end;
-            keep_tail(stream, &tail, kept_bytes_max, is_shown);
+            keep_ends(stream, &shared, is_shown);
         });
         Reader { kept, ended }
     }
@@ -227,7 +228,7 @@ impl Reader {
     pub(crate) fn text(self, until: Instant) -> String {
         let _ = self.ended.recv_timeout(until.saturating_duration_since(Instant::now()));
         let kept = self.kept.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        String::from_utf8_lossy(&kept).into_owned()
+        kept.text()
     }
 }
 
@@ -262,7 +263,7 @@ impl Capture {
 
     fn pipe(&mut self, is_shown: bool) -> io::Result<Stdio> {
         let (reader, writer) = io::pipe()?;
-        self.0.push(Reader::begin(reader, TAIL_BYTES_MAX, is_shown));
+        self.0.push(Reader::begin(reader, SAID_BYTES_MAX, is_shown));
         Ok(writer.into())
     }
 
@@ -274,8 +275,8 @@ impl Capture {
     }
 }
 
-/// Reads a stream to its end, keeps its last bytes, and passes all on where they are shown.
-fn keep_tail(mut stream: impl Read, tail: &Mutex<Vec<u8>>, kept_bytes_max: usize, is_shown: bool) {
+/// Reads a stream to its end, keeps its first and last bytes, and passes all on where they are shown.
+fn keep_ends(mut stream: impl Read, kept: &Mutex<Excerpt>, is_shown: bool) {
     let mut buffer = [0; 64 << 10];
     loop {
         match stream.read(&mut buffer) {
@@ -285,10 +286,8 @@ fn keep_tail(mut stream: impl Read, tail: &Mutex<Vec<u8>>, kept_bytes_max: usize
                     // A terminal that is gone shows nothing; the command goes on.
                     let _ = io::stderr().write_all(&buffer[..count]);
                 }
-                let mut tail = tail.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-                tail.extend_from_slice(&buffer[..count]);
-                let excess = tail.len().saturating_sub(kept_bytes_max);
-                tail.drain(..excess);
+                let mut kept = kept.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+                kept.push(&buffer[..count]);
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(_) => return,
@@ -328,7 +327,7 @@ mod tests {
     #[test]
     fn the_reason_of_a_failure_is_kept() {
         let ran = run_here(&words(&["sh", "-c", "echo lost >&2; exit 1"]), None, &Stop::default());
-        assert_eq!(ran.tail, "lost");
+        assert_eq!(ran.said, "lost");
     }
 
     #[test]
@@ -349,7 +348,7 @@ mod tests {
         let line = words(&["sh", "-c", "setsid sleep 3 & sleep 0.2; echo said >&2"]);
         let started = Instant::now();
         let ran = run_here(&line, None, &Stop::default());
-        assert_eq!(ran.tail, "said");
+        assert_eq!(ran.said, "said");
         assert!(!ran.outlived, "it left the group");
         let ran = run_here(&words(&["sh", "-c", "sleep 3 &"]), None, &Stop::default());
         assert!(ran.outlived, "it stayed in the group");

@@ -670,7 +670,7 @@ fn reduced(
     Ok(Case {
         lost: lost.collect(),
         finding,
-        last_acknowledgement: last.map(|last| last.text.clone()),
+        last_acknowledgement: last.map(|last| last.text.to_string()),
         is_minimal: reduction.is_minimal,
         state: State { lost: reduction.lost, ..state },
     })

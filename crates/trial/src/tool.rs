@@ -12,6 +12,7 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+use trust::complaint::explanation;
 use trust::program;
 
 use crate::command::{self, End, Reader};
@@ -28,7 +29,7 @@ pub enum Failure {
     Failed {
         /// What happened, in one line.
         message: String,
-        /// The last lines that the tool printed; empty when no tool was involved.
+        /// The lines of the tool's output that explain it; empty when no tool was involved.
         output: String,
     },
     /// The bound on the trial came first.
@@ -43,6 +44,11 @@ impl Failure {
     /// A failure that no tool explains.
     pub fn of(message: impl Into<String>) -> Failure {
         Failure::Failed { message: message.into(), output: String::new() }
+    }
+
+    /// A failure that is explained by some of what a program printed.
+    pub fn explained(message: impl Into<String>, printed: &str) -> Failure {
+        Failure::Failed { message: message.into(), output: explanation(printed, LINES_MAX) }
     }
 }
 
@@ -62,30 +68,24 @@ pub struct ToolOutput {
     pub command: String,
     /// Exit code; a tool that a signal ended has 128 and the signal's number, as in a shell.
     pub code: i32,
-    /// Standard output, its last 256 KiB.
+    /// Standard output, its first and last bytes where it has more than 256 KiB.
     pub stdout: String,
-    /// Standard error, its last 256 KiB.
+    /// Standard error, likewise.
     pub stderr: String,
 }
 
 impl ToolOutput {
     /// The failure that this output explains.
     pub fn failure(&self, what: &str) -> Failure {
-        let text = format!("{}\n{}", self.stdout.trim(), self.stderr.trim());
-        Failure::Failed {
-            message: format!("{what}: '{}' ended with code {}", self.command, self.code),
-            output: last_lines(text.trim()),
-        }
+        // Standard error comes first, since it is the likelier reason.
+        let text = format!("{}\n{}", self.stderr, self.stdout);
+        let message = format!("{what}: '{}' ended with code {}", self.command, self.code);
+        Failure::explained(message, &text)
     }
 }
 
-/// Lines of a tool's output that go into the record of a failure.
+/// Lines of a tool's output that go into the record of a failure, at most.
 const LINES_MAX: usize = 20;
-
-fn last_lines(text: &str) -> String {
-    let lines: Vec<&str> = text.lines().collect();
-    lines[lines.len().saturating_sub(LINES_MAX)..].join("\n")
-}
 
 /// The means by which a trial runs tools: its bounds and its log.
 #[derive(Debug)]

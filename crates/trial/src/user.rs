@@ -5,12 +5,16 @@
 
 use std::ffi::{CString, OsString};
 use std::fs::{self, File, Permissions};
+use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 
-use rustix::fs::{AtFlags, OFlags};
+use rustix::fs::{AtFlags, MemfdFlags, OFlags, memfd_create};
 use rustix::process::{Gid, Uid};
+use trust::program;
 
 use crate::sys::confine::{Identity, confine};
 
@@ -21,6 +25,19 @@ pub struct User {
     identity: Identity,
     home: PathBuf,
     shell: PathBuf,
+}
+
+/// This program, for whoever may execute it.
+pub(crate) const OWN_PROGRAM: &str = "/proc/self/exe";
+
+/// A copy of this program in memory, which everybody may execute.
+fn copy_of_own_program() -> io::Result<File> {
+    let made = |flags| memfd_create("kurabe", MemfdFlags::CLOEXEC | flags).map(File::from);
+    // Kernels before 6.3 do not know the flag, and execute without.
+    let mut copy = made(MemfdFlags::EXEC).or_else(|_| made(MemfdFlags::empty()))?;
+    io::copy(&mut File::open(OWN_PROGRAM)?, &mut copy)?;
+    // Executed through a descriptor that can write, it would be busy.
+    File::open(format!("/proc/self/fd/{}", copy.as_raw_fd()))
 }
 
 /// Rights of what leads to the mount point: it can be passed and not looked into.
@@ -129,20 +146,59 @@ impl User {
         }
     }
 
-    /// Whether it can make a directory its working directory. The kernel is asked, since rights
-    /// are more than what the mode says.
+    /// The path by which the user's processes can execute this very program, wherever it lies and
+    /// whoever may pass the directories above it: the kernel executes it by descriptor.
+    ///
+    /// A program that the user may not execute by its own mode, as one that was built under umask 077,
+    /// is copied into memory once.
+    ///
+    /// # Errors
+    ///
+    /// There is no memory for it, or this kernel executes nothing from memory (`vm.memfd_noexec`).
+    pub(crate) fn own_program(&self) -> Result<PathBuf, String> {
+        static COPY: OnceLock<File> = OnceLock::new();
+        if self.succeeds(program::itself().arg("--version")) {
+            return Ok(OWN_PROGRAM.into());
+        }
+        let refused = |why: &dyn std::fmt::Display| {
+            let program = std::env::current_exe().unwrap_or_default();
+            format!(
+                "user {} cannot execute {}: {why}; let everybody execute it (chmod o+x)",
+                self.name,
+                program.display()
+            )
+        };
+        let copy = match COPY.get() {
+            Some(copy) => copy,
+            None => {
+                let made = copy_of_own_program().map_err(|error| refused(&error))?;
+                COPY.get_or_init(|| made)
+            }
+        };
+        let path = PathBuf::from(format!("/proc/self/fd/{}", copy.as_raw_fd()));
+        match self.succeeds(program::as_given(&path).arg("--version")) {
+            true => Ok(path),
+            false => Err(refused(&"nor from memory")),
+        }
+    }
+
+    /// Whether it can make a directory its working directory.
     pub fn enters(&self, directory: &Path) -> bool {
-        let Ok(mut command) = trust::program::command("sh") else { return false };
+        let Ok(mut shell) = program::command("sh") else { return false };
+        self.succeeds(shell.args(["-c", "cd -- \"$1\"", "sh"]).arg(directory))
+    }
+
+    /// Whether a command succeeds as this user. The kernel is asked, since rights are more than what
+    /// modes say.
+    fn succeeds(&self, command: &mut Command) -> bool {
         command
-            .args(["-c", "cd -- \"$1\"", "sh"])
-            .arg(directory)
             .env_clear()
             .current_dir("/")
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
         // Held until the end: the child writes to it.
-        let departure = confine(&mut command, None, Some(self.identity()));
+        let departure = confine(command, None, Some(self.identity()));
         departure.is_ok() && command.status().is_ok_and(|status| status.success())
     }
 }

@@ -9,6 +9,7 @@ use std::io::{self, Read, Seek, Write};
 use std::os::fd::AsFd;
 use std::process::{ExitCode, Stdio};
 
+use lab::spec::CommandLine;
 use loads::KINDS;
 use rustix::fs::{MemfdFlags, memfd_create};
 use vocabulary::kind::Generator;
@@ -19,6 +20,8 @@ use vocabulary::report::LoadReport;
 
 use crate::enclosure::Enclosure;
 use crate::stop::Stop;
+use crate::tool::Failure;
+use crate::user::{OWN_PROGRAM, User};
 
 /// Bytes of a task: of the programs and jobs in it.
 const TASK_BYTES_MAX: u64 = 64 << 20;
@@ -47,6 +50,20 @@ impl Talk {
     /// Standard input and output of the load's process.
     pub fn streams(&self) -> io::Result<(Stdio, Stdio)> {
         Ok((self.task.try_clone()?.into(), self.report.try_clone()?.into()))
+    }
+
+    /// The command that carries the load out as `user`, or else as this process's.
+    ///
+    /// # Errors
+    ///
+    /// The user cannot execute this program.
+    pub fn command(user: Option<&User>) -> Result<CommandLine, Failure> {
+        let program = match user {
+            Some(user) => user.own_program().map_err(Failure::of)?.display().to_string(),
+            None => OWN_PROGRAM.into(),
+        };
+        let words = [program, "load".into()].into_iter();
+        Ok(CommandLine::Words(words.chain(trust::owner::words()).collect()))
     }
 
     /// What the load has reported.

@@ -5,15 +5,19 @@
 //! - [`way`]: opens a path and refuses every directory and link on it that a stranger can change.
 //! - [`file`]: reads files below a size, and nothing but regular ones.
 //! - [`Directory`]: a directory that was opened once and is used by descriptor.
+//! - [`complaint`]: the part of a tool's output that says why it failed.
 //! - [`mounts`]: the kernel's table of mounts.
+//! - [`output`]: prints where the reader may leave.
 //! - [`program`]: finds programs.
 //! - [`text`]: makes foreign text harmless for the terminal, Markdown, HTML and CSV.
 //!
 //! Must not know: what the files are for.
 
+pub mod complaint;
 mod directory;
 pub mod file;
 pub mod mounts;
+pub mod output;
 pub mod owner;
 pub mod program;
 #[allow(unsafe_code)]

@@ -11,6 +11,7 @@ pub mod cost;
 pub mod kind;
 pub mod load;
 pub mod name;
+pub mod path;
 pub mod quantity;
 pub mod report;
 pub mod words;

@@ -187,7 +187,7 @@ fn a_job_of_a_user_without_rights_leaves_its_directory_neither() {
     crate::give_to_stranger(&own);
     let script = "cd $1 && KURABE_HOME=$1/home exec $2 compare dir:$1/place --cache warm --runs 1 --fio job.fio";
     let mut command = crate::stranger(script);
-    command.arg("sh").arg(&own).arg(crate::harness::KURABE).env_remove("TMPDIR");
+    command.arg("sh").arg(&own).arg(site.public_kurabe()).env_remove("TMPDIR");
     let output = command.output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     if said.contains("the load could write wherever you can") {

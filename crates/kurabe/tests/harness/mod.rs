@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -45,6 +46,12 @@ pub fn tool(name: &str) -> Option<PathBuf> {
 /// child that another test is just starting, and then the kernel refuses to run the copy.
 pub fn copy_program(from: impl AsRef<OsStr>, to: &Path) {
     assert!(Command::new("cp").arg(from).arg(to).status().unwrap().success());
+}
+
+/// Whether nobody, the user, can execute kurabe where it was built.
+pub fn nobody_runs(program: &Path) -> bool {
+    let asked = Command::new(program).arg("--version").uid(NOBODY).gid(NOBODY).output();
+    asked.is_ok_and(|output| output.status.success())
 }
 
 /// A directory in memory, where a `dir:` contender's sync waits for nobody else's writes.
@@ -199,6 +206,20 @@ impl Site {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         command
+    }
+
+    /// The path of a kurabe that every user can execute. A clone can lie in a home that nobody else may
+    /// pass, as root's; then it is a copy.
+    pub fn public_kurabe(&self) -> PathBuf {
+        let built = Path::new(KURABE);
+        if nobody_runs(built) {
+            return built.into();
+        }
+        let copy = self.home().join("kurabe");
+        copy_program(built, &copy);
+        fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).unwrap();
+        assert!(nobody_runs(&copy), "nobody cannot run {}", copy.display());
+        copy
     }
 
     pub fn kurabe(&self, arguments: &[&str]) -> Command {

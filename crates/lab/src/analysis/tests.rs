@@ -361,7 +361,8 @@ fn a_directory_on_fuse_is_warned_of_since_nothing_there_can_be_synced_as_a_whole
     }
     // What kurabe mounts itself is synced in a way of its own.
     assert_eq!(analysed(&plan, &records).warnings, []);
-    plan.study.contenders[0].place = crate::contender::Place::Directory("/mnt".into());
+    plan.study.contenders[0].place =
+        crate::contender::Contender::parse("dir:/mnt", &["dir"]).unwrap().place;
     one_that_says(&analysed(&plan, &records).warnings, Kind::SyncUnknown, &[&label, "(fsync)"]);
     for record in &mut records {
         record.mounted_as = mount("ext4");

@@ -69,6 +69,69 @@ pub(super) fn check_name(name: &[u8]) -> Result<(), String> {
     Ok(())
 }
 
+/// The backends of dbench 5 that are no file system (`nfsio.c`, `libiscsi.c`, `linux_scsi.c`, `smb.c`,
+/// `blockio.c` of its source), and the operations of their load files.
+const OTHER_BACKENDS: [(&str, &[&str]); 4] = [
+    (
+        "NFS",
+        &[
+            "ACCESS3",
+            "COMMIT3",
+            "CREATE3",
+            "FSINFO3",
+            "FSSTAT3",
+            "GETATTR3",
+            "LINK3",
+            "LOCK4",
+            "LOOKUP3",
+            "MKDIR3",
+            "PATHCONF3",
+            "READ3",
+            "READDIRPLUS3",
+            "READLINK3",
+            "REMOVE3",
+            "RENAME3",
+            "RMDIR3",
+            "SETATTR3",
+            "SYMLINK3",
+            "TEST4",
+            "UNLOCK4",
+            "WRITE3",
+        ],
+    ),
+    (
+        "iSCSI or SCSI",
+        &[
+            "PROUT",
+            "READ10",
+            "READ16",
+            "READ6",
+            "READCAPACITY10",
+            "SYNCHRONIZECACHE10",
+            "TESTUNITREADY",
+            "WRITE10",
+            "WRITE16",
+        ],
+    ),
+    ("SMB", &["CLOSE", "MKDIR", "OPEN", "READDIR", "RMDIR", "UNLINK"]),
+    ("block device or SMB", &["FDATASYNC", "READ", "WRITE"]),
+];
+
+/// The first line, from 1, of a load file for another backend of dbench 5, and what it is.
+pub(super) fn other_backend(text: &[u8]) -> Option<(usize, String)> {
+    text.split(|byte| *byte == b'\n').enumerate().find_map(|(index, line)| {
+        let tokens = tokens(line).ok()?;
+        let is_time = |token: &&Vec<u8>| token.first().is_some_and(u8::is_ascii_digit);
+        let name = std::str::from_utf8(tokens.iter().find(|token| !is_time(token))?).ok()?;
+        let (backend, _) = OTHER_BACKENDS.iter().find(|(_, names)| names.contains(&name))?;
+        let reason = format!(
+            "`{name}` is an operation of dbench 5's {backend} backend, and this replay reads load files of \
+             dbench's file backend, with operations such as NTCreateX; run dbench itself with this one"
+        );
+        Some((index + 1, reason))
+    })
+}
+
 pub(super) fn unknown_operation(name: &[u8]) -> String {
     let text = excerpt_bare(name);
     let nearest = FORMS

@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::fmt;
 
 use super::line::{
-    check_name, due_time, excerpt, parse_number, succeeds, tokens, unknown_operation,
+    check_name, due_time, excerpt, other_backend, parse_number, succeeds, tokens, unknown_operation,
 };
 
 /// How many files dbench's client can hold open.
@@ -188,7 +188,11 @@ impl LoadFile {
                     excerpt(line)
                 )),
             };
-            read.map_err(|reason| LoadFileError { line: line_number, reason })?;
+            // What is wrong with a file for something else is that, and not its first line.
+            read.map_err(|reason| {
+                let (line, reason) = other_backend(text).unwrap_or((line_number, reason));
+                LoadFileError { line, reason }
+            })?;
         }
         parser.finish().map_err(|reason| LoadFileError { line: line_number.max(1), reason })
     }

@@ -33,6 +33,32 @@ fn every_part_of_a_line_is_read() {
     assert!(load.operations[5].succeeds);
 }
 
+/// First lines of the load files that dbench 5 brings.
+#[test]
+fn a_load_file_of_another_backend_is_named_with_it() {
+    for (text, line, reason) in [
+        (
+            "0.000 TESTUNITREADY 0x00\nLOOP 100000\n",
+            1,
+            "`TESTUNITREADY` is an operation of dbench 5's iSCSI or SCSI",
+        ),
+        ("0.000 PROUT 0  0          0 0xdeadbeef 0x00\n", 1, "iSCSI or SCSI"),
+        (
+            "0.000 Deltree \"/clients/client1\" 0x00000000\n0.000 MKDIR3 \"/clients\" *\n",
+            2,
+            "NFS backend",
+        ),
+        ("UNLOCK4 \"/foo.dbench\" 0 0 0x00000000\nREPEAT 1\n", 1, "NFS backend"),
+        ("RANDOMSTRING 1 \"/test[01]\"\nLOOP 5\nCREATE3 $1 *\n", 3, "NFS backend"),
+        ("# a\nMKDIR \"/foo\" SUCCESS\n", 2, "SMB backend"),
+        ("LOOP 1000\nREAD */0x1000%0x40000000 4096 0x00000000\nENDLOOP\n", 2, "block device"),
+    ] {
+        let (found, said) = fault(text);
+        assert!(found == line && said.contains(reason), "{text:?}: {found}: {said}");
+        assert!(said.contains("file backend"), "{said}");
+    }
+}
+
 fn fault(text: &str) -> (usize, String) {
     let error = LoadFile::parse(text.as_bytes()).unwrap_err();
     (error.line, error.reason)

@@ -8,10 +8,20 @@
 use std::fmt;
 use std::path::Path;
 
+use trust::Refused;
+
 /// How deep job files may include each other.
 const INCLUDE_DEPTH_MAX: usize = 8;
 /// fio's own limit on the length of a line.
 const LINE_BYTES_MAX: usize = 4096;
+
+/// Reads an included file, given the path at which it is looked for.
+pub type Include<'a> = dyn FnMut(&Path) -> Result<Vec<u8>, Refused> + 'a;
+
+/// Reads an included file from the file system.
+pub fn read_include(path: &Path) -> Result<Vec<u8>, Refused> {
+    trust::file::read(path, trust::file::TEXT_BYTES_MAX)
+}
 
 /// Where something stands: for error messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -133,8 +143,17 @@ impl JobFile {
     /// Reads the text of a job file that stands at `path`. Includes are read from the file system,
     /// variables from the process's environment.
     pub fn parse(text: &[u8], path: &Path) -> Result<Self, JobFileError> {
+        Self::parse_with(text, path, &mut read_include)
+    }
+
+    /// Reads the text of a job file, and its includes by `include`.
+    pub fn parse_with(
+        text: &[u8],
+        path: &Path,
+        include: &mut Include<'_>,
+    ) -> Result<Self, JobFileError> {
         let mut job = JobFile { sections: Vec::new() };
-        job.read_text(text, path, 0)?;
+        job.read_text(text, path, 0, include)?;
         if job.jobs().next().is_none() {
             let place = Place { source: path.display().to_string(), line: 1, column: 1 };
             return Err(place.fault("the job file has no job: no section beside [global]"));
@@ -206,7 +225,13 @@ impl JobFile {
         Some(option.value.as_deref().unwrap_or("1"))
     }
 
-    fn read_text(&mut self, text: &[u8], path: &Path, depth: usize) -> Result<(), JobFileError> {
+    fn read_text(
+        &mut self,
+        text: &[u8],
+        path: &Path,
+        depth: usize,
+        include: &mut Include<'_>,
+    ) -> Result<(), JobFileError> {
         for (index, line) in text.split(|byte| *byte == b'\n').enumerate() {
             let begin = Place { source: path.display().to_string(), line: index + 1, column: 1 };
             if line.len() > LINE_BYTES_MAX {
@@ -230,7 +255,7 @@ impl JobFile {
             } else if let Some(rest) = content.strip_prefix("include") {
                 // fio skips one character after the word, whichever it is.
                 let name = rest.chars().next().map_or("", |skipped| &rest[skipped.len_utf8()..]);
-                self.include(name.trim_start(), path, &place, depth)?;
+                self.include(name.trim_start(), path, (&place, depth), include)?;
             } else {
                 let option = option(&expand(content, &environment), place)?;
                 let Some(section) = self.sections.last_mut() else {
@@ -272,8 +297,8 @@ impl JobFile {
         &mut self,
         name: &str,
         includer: &Path,
-        place: &Place,
-        depth: usize,
+        (place, depth): (&Place, usize),
+        include: &mut Include<'_>,
     ) -> Result<(), JobFileError> {
         if self.sections.is_empty() {
             return Err(place.fault("an include stands before any [section]"));
@@ -286,14 +311,13 @@ impl JobFile {
         }
         // fio tries the working directory first; kurabe's says nothing about the job, so the
         // including file's directory comes first here.
-        let read = |path: &Path| trust::file::read(path, trust::file::TEXT_BYTES_MAX);
         let mut path = includer.parent().unwrap_or(Path::new("")).join(name);
-        let text = read(&path).or_else(|refused| {
-            let elsewhere = if refused.is_missing() { read(Path::new(name)).ok() } else { None };
+        let text = include(&path).or_else(|refused| {
+            let elsewhere = if refused.is_missing() { include(Path::new(name)).ok() } else { None };
             path = name.into();
             elsewhere.ok_or_else(|| place.fault(format!("cannot include {name}: {refused}")))
         })?;
-        self.read_text(&text, &path, depth + 1)
+        self.read_text(&text, &path, depth + 1, include)
     }
 }
 

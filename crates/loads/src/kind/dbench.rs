@@ -12,6 +12,7 @@ use vocabulary::kind::{
     Amount, Form, Generator, Key, KeyError, Keys, Kind, Written, directory_of, options_without,
 };
 use vocabulary::load::{LoadTask, Loss};
+use vocabulary::path::UserPath;
 use vocabulary::report::{Latency, LoadReport, Metric, OVERALL_OPERATION, Unit};
 use vocabulary::words::{counted, thousands};
 
@@ -70,7 +71,7 @@ struct DbenchLoad {
     seconds: u32,
     /// The load file of a replay; the installed dbench takes its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    load_file: Option<PathBuf>,
+    load_file: Option<UserPath>,
 }
 
 impl Generator for DbenchLoad {
@@ -93,7 +94,7 @@ impl Generator for DbenchLoad {
             error(format!("'{count}' is no number of clients; write CLIENTS[:LOADFILE]"))
         })?;
         let clients = clients(REPLAY_KEY, count)?;
-        Ok(DbenchLoad { clients, seconds, load_file: Some(load_file.into()) })
+        Ok(DbenchLoad { clients, seconds, load_file: Some(UserPath::typed(load_file)) })
     }
 
     fn scale(keys: &mut Keys, factor: f64) -> Result<(), KeyError> {
@@ -426,7 +427,8 @@ mod tests {
         let file = LoadFile::parse(b"Mkdir \"\\clients\" NT_STATUS_OK\n").unwrap();
         // Of runs of dbench 4.0: "Running for 600 seconds ... and minimum warmup 120 secs".
         for (seconds, warmup) in [(600, 120), (9, 1), (3, 0)] {
-            let load = DbenchLoad { load_file: Some("client.txt".into()), clients: 4, seconds };
+            let load =
+                DbenchLoad { load_file: Some(UserPath::typed("client.txt")), clients: 4, seconds };
             let replay = load.replay_of(&file, Path::new("/nowhere"), None);
             assert_eq!(replay.warmup.as_secs(), warmup, "{seconds} s");
             assert_eq!(replay.execute.as_secs(), u64::from(seconds));

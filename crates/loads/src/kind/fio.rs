@@ -1,21 +1,26 @@
 //! The installed fio: any job; its enclosure keeps it in its contender.
 
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use trust::Refused;
 use vocabulary::capacity::{self, Capacity};
 use vocabulary::check::CONTENTS;
 use vocabulary::kind::{
     Amount, Form, Generator, Ground, Key, KeyError, Keys, Kind, Written, scaled_bytes,
 };
 use vocabulary::load::{LoadTask, Loss, Target as Place};
+use vocabulary::path::UserPath;
 use vocabulary::quantity::{parse_duration, parse_size, size_text};
 use vocabulary::report::{Latency, LoadReport, OVERALL_OPERATION, Series, Unit};
 
 use super::{histogram_log, latencies, missing_tools, programs_of};
 use crate::acknowledge::Acknowledger;
+use crate::fio::jobfile::read_include;
 use crate::fio::run::JobSeries;
 use crate::fio::size::{Need, need};
 use crate::fio::{
@@ -54,11 +59,11 @@ pub(super) const KIND: Kind = Kind::of::<FioLoad>(
 .enclosed();
 
 /// A fio job.
-#[derive(Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 struct FioLoad {
     /// Where the job was read from; absent for options on the command line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    path: Option<PathBuf>,
+    path: Option<UserPath>,
     /// The job file's text, or the one-line options.
     text: String,
     /// The group, section or metric that ranks; the first one where none is named.
@@ -67,6 +72,10 @@ struct FioLoad {
     /// Whether the job runs as it is written.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     as_written: bool,
+    /// The texts of the files that the job file includes, by the path at which each was found. They are
+    /// read with the job file: the load's process has another working directory.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    includes: BTreeMap<PathBuf, String>,
     /// The machines that it runs on; empty for this one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     nodes: Vec<String>,
@@ -104,7 +113,7 @@ impl Generator for FioLoad {
         // The name of a job file has no '=' in it and no dash in front.
         let (path, text) = match text.contains('=') || text.starts_with('-') {
             true => (None, text),
-            false => (Some(text.into()), String::new()),
+            false => (Some(UserPath::typed(text)), String::new()),
         };
         let as_written = written.is_on("fio-as-written");
         if as_written && !nodes.is_empty() {
@@ -113,7 +122,7 @@ impl Generator for FioLoad {
             return Err(KeyError::new("fio-as-written", problem));
         }
         let rank = written.text("fio-rank").map(str::to_owned);
-        Ok(FioLoad { path, text, rank, as_written, nodes })
+        Ok(FioLoad { path, text, rank, as_written, nodes, ..FioLoad::default() })
     }
 
     /// A job file stays as it is, as does a value that is no plain size or time (a percentage, a
@@ -158,11 +167,12 @@ impl Generator for FioLoad {
         self.path.is_none().then(|| self.text.clone())
     }
 
-    /// Reads the job file into the load, and refuses one that names another place.
+    /// Reads the job file and what it includes into the load, and refuses one that names another place.
     fn read(&mut self) -> Result<(), String> {
         if let Some(path) = &self.path {
             self.text =
                 trust::file::read_text(path).map_err(|refused| format!("job file {refused}"))?;
+            self.includes = includes(&self.text, path)?;
         }
         let groups = Groups::of(&somewhere(self)?);
         match &self.rank {
@@ -441,9 +451,29 @@ fn somewhere(load: &FioLoad) -> Result<JobFile, String> {
     Ok(place::placed(&job(load)?, &somewhere)?)
 }
 
+/// The texts of the files that a job file includes, by the path at which each was found.
+fn includes(text: &str, path: &Path) -> Result<BTreeMap<PathBuf, String>, String> {
+    let mut includes = BTreeMap::new();
+    JobFile::parse_with(text.as_bytes(), path, &mut |path| {
+        let bytes = read_include(path)?;
+        // One that is no text is refused by the parser, with its place.
+        if let Ok(text) = std::str::from_utf8(&bytes) {
+            includes.insert(path.to_path_buf(), text.to_string());
+        }
+        Ok(bytes)
+    })?;
+    Ok(includes)
+}
+
 fn job(load: &FioLoad) -> Result<JobFile, String> {
     Ok(match &load.path {
-        Some(path) => JobFile::parse(load.text.as_bytes(), path),
+        // A plan of an older version has no texts of included files.
+        Some(path) if load.includes.is_empty() => JobFile::parse(load.text.as_bytes(), path),
+        Some(path) => JobFile::parse_with(load.text.as_bytes(), path, &mut |path| {
+            let missing = || Refused::system(path, io::ErrorKind::NotFound);
+            let text = load.includes.get(path).ok_or_else(missing)?;
+            Ok(text.clone().into_bytes())
+        }),
         None => JobFile::from_options(&load.text, JOB_NAME),
     }?)
 }
@@ -608,10 +638,7 @@ mod tests {
 
     #[test]
     fn a_small_job_of_a_known_amount_is_a_turn() {
-        let lasts = |text: &str| {
-            let (path, text, nodes) = (None, text.into(), Vec::new());
-            FioLoad { path, text, rank: None, as_written: false, nodes }.lasts_long()
-        };
+        let lasts = |text: &str| FioLoad { text: text.into(), ..FioLoad::default() }.lasts_long();
         assert!(!lasts("rw=randrw size=100M"));
         assert!(lasts("rw=randrw size=8G"), "its file is laid out anew for each turn");
         assert!(lasts("rw=read size=100M runtime=60 time_based=1"));

@@ -15,6 +15,7 @@ use vocabulary::kind::{
     Amount, Form, Generator, Ground, Key, KeyError, Keys, Kind, Role, Written, options_without,
 };
 use vocabulary::load::{LoadTask, Loss, Target};
+use vocabulary::path::UserPath;
 use vocabulary::quantity::parse_size;
 use vocabulary::report::{LoadReport, Metric, OVERALL_OPERATION, Series, Unit};
 use vocabulary::words::share_text;
@@ -109,7 +110,10 @@ impl Generator for ObjectsLoad {
         }
         Ok(ObjectsLoad {
             // A program without a file is known by its workload's name in messages.
-            path: written.text("objects").or(written.name).unwrap_or("program").into(),
+            path: match written.text("objects") {
+                Some(file) => UserPath::typed(file).into(),
+                None => written.name.unwrap_or("program").into(),
+            },
             program: program.unwrap_or_default().into(),
             store: written.text("store").unwrap_or(STORE_DEFAULT).into(),
             scale,

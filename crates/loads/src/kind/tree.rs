@@ -14,6 +14,7 @@ use vocabulary::kind::{
     Amount, Form, Generator, Key, KeyError, Keys, Kind, Written, directory_of, options_without,
 };
 use vocabulary::load::{LoadTask, Loss};
+use vocabulary::path::UserPath;
 use vocabulary::report::{LoadReport, Metric, OVERALL_OPERATION, Unit};
 
 use super::{histogram_log, latencies, missing_tools, programs_of, whole_sync};
@@ -52,7 +53,7 @@ struct TreeLoad {
 #[serde(rename_all = "kebab-case")]
 enum Source {
     /// A tarball that tar reads.
-    Tarball(PathBuf),
+    Tarball(UserPath),
     /// A synthetic tree of so many files, from a seed.
     Synthetic {
         #[serde(deserialize_with = "file_count")]
@@ -89,7 +90,7 @@ impl Generator for TreeLoad {
             None if text.is_empty() => {
                 return error("is empty; name a tarball, or synthetic:FILES".into());
             }
-            None => Source::Tarball(text.into()),
+            None => Source::Tarball(UserPath::typed(text)),
             Some(files) => match files.parse().map(check_count) {
                 Ok(Ok(files)) => Source::Synthetic { files, seed: 0 },
                 Ok(Err(problem)) => return error(problem),
@@ -130,7 +131,7 @@ impl Generator for TreeLoad {
     fn amount(&self) -> Option<String> {
         Some(match &self.source {
             Source::Synthetic { files, .. } => format!("a tree of {files} files"),
-            Source::Tarball(path) => path.display().to_string(),
+            Source::Tarball(path) => path.to_string(),
         })
     }
 
@@ -315,7 +316,7 @@ impl Generator for TreeLoad {
 impl TreeLoad {
     fn archive(&self, task: &LoadTask) -> PathBuf {
         match &self.source {
-            Source::Tarball(path) => path.clone(),
+            Source::Tarball(path) => path.to_path_buf(),
             Source::Synthetic { .. } => task.scratch.join(ARCHIVE_FILE),
         }
     }

@@ -112,8 +112,7 @@ impl<'a> Bench<'a> {
         let talk = made
             .and_then(|()| Talk::begin(&task))
             .map_err(|error| Failure::of(format!("writing the load's task: {error}")))?;
-        let words = ["/proc/self/exe".to_string(), "load".into()].into_iter();
-        Ok((CommandLine::Words(words.chain(trust::owner::words()).collect()), talk))
+        Ok((Talk::command(None)?, talk))
     }
 
     /// What a load of kurabe's is kept in that does as another program's job says.
@@ -196,10 +195,10 @@ impl<'a> Bench<'a> {
                 limit.unwrap_or_default().as_secs()
             ))),
             (End::Exited, Some(0)) => Ok(()),
-            (End::Exited, code) => Err(Failure::Failed {
-                message: format!("{name} exited with {}", code_text(code)),
-                output: ran.tail,
-            }),
+            (End::Exited, code) => Err(Failure::explained(
+                format!("{name} exited with {}", code_text(code)),
+                &ran.said,
+            )),
         }
     }
 

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crash::{Flushes, Log, State};
+use crash::{Flushes, Line, Log, State};
 use lab::spec::{CommandLine, Output};
 use loads::acknowledge::received_file;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -144,13 +144,13 @@ pub fn code_text(code: Option<i32>) -> String {
 }
 
 /// The acknowledgements that had been received by a cut.
-pub struct Acknowledged(String);
+pub struct Acknowledged(Vec<u8>);
 
 impl Acknowledged {
     /// The first `count`, a line each.
     pub fn of(log: &Log, count: usize) -> Acknowledged {
-        let lines = log.acknowledgements[..count].iter().map(|one| one.text.clone() + "\n");
-        Acknowledged(lines.collect())
+        let lines = log.acknowledgements[..count].iter();
+        Acknowledged(lines.flat_map(|one| [&one.text.0[..], b"\n"]).flatten().copied().collect())
     }
 }
 
@@ -242,7 +242,7 @@ impl Bench<'_> {
         };
         let ran = command::run(&line, &place, &[], bounds, &Output::Pipe, talk.as_ref(), stop)
             .map_err(|error| Failure::of(error.to_string()))?;
-        let words = ran.tail;
+        let words = ran.said;
         match (ran.end, ran.usage.exit_code) {
             (End::Stopped, _) => Err(Failure::Stopped),
             (End::TimedOut, _) => Ok(Finding::Unusable { words: "the check did not end".into() }),
@@ -311,27 +311,33 @@ impl Receiver {
         self.is_ended.store(true, Ordering::Release);
     }
 
-    /// Hands on each line until the load has ended and the pipe is empty.
-    pub fn receive(&self, mut each: impl FnMut(String) -> io::Result<()>) -> io::Result<()> {
+    /// Hands on each line until the load has ended and the pipe is empty. What the load wrote last counts
+    /// as a line without a line break too.
+    pub fn receive(&self, mut each: impl FnMut(Line) -> io::Result<()>) -> io::Result<()> {
         let (mut begun, mut received) = (Vec::new(), 0_u64);
+        let mut hand_on = |line: Vec<u8>| {
+            each(Line(line))?;
+            received += 1;
+            self.received.write_all_at(&received.to_le_bytes(), 0)
+        };
         loop {
             let is_last = self.is_ended.load(Ordering::Acquire);
             let mut fds = [PollFd::new(&self.pipe, PollFlags::IN)];
             let wait = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
             if poll(&mut fds, Some(&wait))? == 0 {
-                if is_last {
-                    return Ok(());
+                match is_last {
+                    true if begun.is_empty() => return Ok(()),
+                    true => return hand_on(begun),
+                    false => continue,
                 }
-                continue;
             }
             let mut bytes = [0; 4096];
             let read = (&self.pipe).read(&mut bytes)?;
             begun.extend_from_slice(&bytes[..read]);
             while let Some(end) = begun.iter().position(|byte| *byte == b'\n') {
-                let line: Vec<u8> = begun.drain(..=end).collect();
-                each(String::from_utf8_lossy(&line[..end]).trim_end().to_string())?;
-                received += 1;
-                self.received.write_all_at(&received.to_le_bytes(), 0)?;
+                let mut line: Vec<u8> = begun.drain(..=end).collect();
+                line.truncate(end);
+                hand_on(line)?;
             }
         }
     }

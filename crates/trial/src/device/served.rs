@@ -49,7 +49,7 @@ enum Ask {
     /// Take the recording that was kept in that file.
     Open { log: Log },
     /// The load has said that something is durable.
-    Acknowledge { text: String },
+    Acknowledge { text: crash::Line },
     /// The instant that was reached.
     Now,
     /// What was recorded so far, from now on to be cut.
@@ -122,7 +122,7 @@ impl Served {
     }
 
     /// Notes an acknowledgement.
-    pub fn acknowledge(&mut self, text: String) -> io::Result<()> {
+    pub fn acknowledge(&mut self, text: crash::Line) -> io::Result<()> {
         self.ask(&Ask::Acknowledge { text })
     }
 
@@ -267,7 +267,7 @@ impl Serving {
                 Ok(Value::Null)
             }
             Ask::Acknowledge { text } => {
-                self.recorder()?.acknowledge(&text);
+                self.recorder()?.acknowledge(text);
                 Ok(Value::Null)
             }
             Ask::Now => Ok(serde_json::to_value(self.recorder()?.now())?),

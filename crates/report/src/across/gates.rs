@@ -1,0 +1,106 @@
+//! Gates over results side by side: of a ratio, the same contender in a later result against the
+//! first; of anything else, each later result by itself.
+
+use lab::condition::{self, Condition, Gate, Outcome};
+use lab::judgement;
+use lab::words::ratio_with_interval;
+
+use super::{Across, AcrossWorkload};
+
+/// Why gates cannot be judged: which one, and what is wrong with it.
+pub type Refusal = String;
+
+/// Judges the gates under each load that at least two results have; of each later result by itself.
+///
+/// # Errors
+///
+/// A gate that cannot be read, or that names a contender or a load that the first result has not.
+pub fn judge(across: &Across<'_>, gates: &[String]) -> Result<Vec<Gate>, Refusal> {
+    let study = &across.sources[0].plan.study;
+    let labels: Vec<&str> = study.contenders.iter().map(|one| one.label.as_str()).collect();
+    let names: Vec<&str> = across.workloads.iter().map(|one| one.name.as_str()).collect();
+    let mut judged = Vec::new();
+    for text in gates {
+        let refused = |problem: String| format!("gate '{text}': {problem}");
+        let condition = condition::parse(text).map_err(|error| refused(error.to_string()))?;
+        // A contender is compared with itself, so the baseline has a ratio too.
+        condition.check(&labels, "", &names).map_err(refused)?;
+        let own = condition.workloads();
+        for workload in
+            across.workloads.iter().filter(|one| own.first().is_none_or(|name| *name == one.name))
+        {
+            for place in 1..across.sources.len() {
+                judged.push(Gate {
+                    gate: text.clone(),
+                    workload: format!("{} in {}", workload.name, across.names[place]),
+                    ..judge_one(across, workload, place, &condition)
+                });
+            }
+        }
+    }
+    Ok(judged)
+}
+
+fn judge_one(
+    across: &Across<'_>,
+    workload: &AcrossWorkload,
+    place: usize,
+    condition: &Condition,
+) -> Gate {
+    let source = &across.sources[place];
+    let judgement = match condition {
+        Condition::Ratio { label, operator, bound } => {
+            let is_met = |cost: f64| operator.is_met(cost, *bound);
+            ratio(across, workload, place, (label, &is_met))
+        }
+        _ => {
+            let (plan, records, analysis) = (&source.plan, &source.records, &source.analysis);
+            judgement::Result { plan, records, analysis }.judge(condition, &[&workload.name], None)
+        }
+    };
+    let judgement::Judgement { outcome, evidence } = judgement;
+    Gate { gate: String::new(), workload: String::new(), outcome, evidence }
+}
+
+/// The cost of a contender in a later result over that in the first, by the most important metric.
+fn ratio(
+    across: &Across<'_>,
+    workload: &AcrossWorkload,
+    place: usize,
+    (label, is_met): (&str, &dyn Fn(f64) -> bool),
+) -> judgement::Judgement {
+    let (name, first) = (&across.names[place], &across.names[0]);
+    let answer = |outcome, said: String| judgement::Judgement { outcome, evidence: vec![said] };
+    let lost = [place, 0].into_iter().find_map(|place| {
+        let why = super::violation(&across.sources[place], &workload.name, label)?;
+        Some((place, format!("{label} in {} {why}", across.names[place])))
+    });
+    match lost {
+        Some((0, said)) => return answer(Outcome::NotTested, said),
+        Some((_, said)) => return answer(Outcome::Fails, said),
+        None => {}
+    }
+    let metric = workload.metrics.first();
+    let comparison = metric.and_then(|metric| {
+        let contender = metric.contenders.iter().find(|one| one.label == label)?;
+        let comparison = &contender.comparisons[place - 1];
+        Some((metric, comparison, comparison.ratio?))
+    });
+    let Some((metric, comparison, ratio)) = comparison else {
+        let said = format!("{label} has no completed trial in both {first} and {name}");
+        return answer(Outcome::NotTested, said);
+    };
+    let ends = comparison.interval.map(|interval| (interval.low, interval.high));
+    // A cost is the reciprocal of what more is better of.
+    let (cost, ends) = match metric.unit.more_is_better() {
+        true => (ratio.recip(), ends.map(|(low, high)| (high.recip(), low.recip()))),
+        false => (ratio, ends),
+    };
+    let outcome = match ends.map(|(low, high)| (is_met(low), is_met(high))) {
+        Some((true, true)) => Outcome::Holds,
+        Some((false, false)) => Outcome::Fails,
+        _ => Outcome::Inconclusive,
+    };
+    let words = ratio_with_interval(cost, ends);
+    answer(outcome, format!("cost of {label} in {name} to {first} by {}: {words}", metric.name))
+}
