@@ -22,6 +22,7 @@
 //!   that is not running now. The name that the user typed is all that protects it.
 //! - The other members of a group that has no superblock on this one (a further device of an F2FS,
 //!   an ext4 journal's owner).
+//! - Another path to the same disk, where the disk tells no world wide name.
 //! - A loop device's image under another inode: a layer below an overlay, another mount of a share.
 //! - Without root: other users' processes, and loop devices whose path leads nowhere.
 //! - Processes outside of the PID namespace that `/proc` shows. A trial has one of its own, so the
@@ -100,6 +101,16 @@ pub enum Use {
         /// Kernel name of the other one.
         holder: String,
     },
+    /// It is reached by another device of the kernel too, which is in use.
+    #[error(
+        "{other} is another path to the same disk (WWID {wwid}) and is in use; end that use first"
+    )]
+    OtherPath {
+        /// Kernel name of the other device.
+        other: String,
+        /// The world wide name of both.
+        wwid: String,
+    },
     /// A process has it open or mapped: a virtual machine, a database, another benchmark.
     #[error("process {pid} ({name}) has {device} open; end that first")]
     OpenBy {
@@ -119,6 +130,20 @@ pub enum Use {
     /// The kernel says that somebody holds it exclusively.
     #[error("the kernel says that somebody holds it exclusively")]
     Busy,
+}
+
+impl Use {
+    /// Kernel name of the device that is used, where it may be another than the one in question.
+    fn device(&self) -> Option<&str> {
+        match self {
+            Use::Mounted { device, .. }
+            | Use::Swap { device }
+            | Use::Holder { device, .. }
+            | Use::Partition { name: device }
+            | Use::OpenBy { device, .. } => Some(device),
+            _ => None,
+        }
+    }
 }
 
 /// What is known of a block device.
@@ -326,7 +351,8 @@ const OPEN_INTERVAL: Duration = Duration::from_millis(50);
 fn examine_settled(device: &File, path: &Path) -> io::Result<Findings> {
     let until = Instant::now() + OPEN_WAIT_MAX;
     let is_passing = |using: &Use| match using {
-        Use::OpenBy { .. } | Use::Busy => true,
+        // What uses another path decides there too.
+        Use::OpenBy { .. } | Use::Busy | Use::OtherPath { .. } => true,
         Use::Holder { holder, .. } | Use::SameImage { holder } => system::is_going(holder),
         _ => false,
     };
@@ -374,10 +400,23 @@ pub fn claim(path: &Path, destroy: &str) -> Result<Claim, ClaimError> {
     Ok(Claim { file, findings, pinned })
 }
 
+/// What the device that `device` has open carries now. Writes nothing.
+///
+/// # Errors
+///
+/// No wipefs(8); a block that cannot be read.
+pub fn signatures_of(device: &File) -> io::Result<Vec<Signature>> {
+    signatures::read(device)
+}
+
 impl Pinned {
-    /// What the device carries now. Right after a trial that is what the trial left.
+    /// What the device carries now.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`signatures_of`].
     pub fn signatures(&self) -> io::Result<Vec<Signature>> {
-        signatures::read(self.device())
+        signatures_of(self.device())
     }
 
     /// Claims the device again before a trial: it is the one that was granted, nothing but this

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -257,4 +258,103 @@ fn a_member_of_a_btrfs_of_two_devices_is_refused_whatever_is_named() {
     // Alone it is a file system like any other.
     run(&["mkfs.btrfs", "-q", "-f", &first.text()]);
     common::granted(&first.node, &format!("{}:btrfs", first.name()));
+}
+
+/// Gives a device a world wide name, as a disk of a storage network has it, in this thread's mount
+/// namespace: a copy of what sysfs has of it lies over that.
+fn name_in_the_world(device: &Loop, wwid: &str, copies: &Path) {
+    let from = PathBuf::from("/sys/devices/virtual/block").join(device.name());
+    let copy = copies.join(device.name());
+    let copy_directory = |from: &Path, to: &Path| {
+        fs::create_dir_all(to).unwrap();
+        for entry in fs::read_dir(from).unwrap().flatten() {
+            if entry.file_type().unwrap().is_file()
+                && let Ok(bytes) = fs::read(entry.path())
+            {
+                fs::write(to.join(entry.file_name()), bytes).unwrap();
+            }
+        }
+    };
+    copy_directory(&from, &copy);
+    for below in ["holders", "slaves", "loop", &format!("{}p1", device.name())] {
+        if from.join(below).exists() {
+            copy_directory(&from.join(below), &copy.join(below));
+        }
+    }
+    fs::write(copy.join("wwid"), wwid).unwrap();
+    rustix::mount::mount_bind(&copy, &from).unwrap();
+}
+
+/// Puts this thread into a mount namespace of its own.
+fn leave_mounts_of_others() {
+    use rustix::mount::{MountPropagationFlags, mount_change};
+    #[allow(deprecated)]
+    rustix::thread::unshare(rustix::thread::UnshareFlags::NEWNS).unwrap();
+    mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC).unwrap();
+}
+
+#[test]
+fn another_path_to_the_same_disk_that_is_in_use_is_refused() {
+    let (Some(named), Some(other)) = (Loop::of_megabytes(32), Loop::of_megabytes(32)) else {
+        return;
+    };
+    leave_mounts_of_others();
+    let home = tempfile::tempdir_in("/var/tmp").unwrap();
+    let (copies, point) = (home.path().join("copies"), home.path().join("point"));
+    fs::create_dir(&point).unwrap();
+    for device in [&named, &other] {
+        name_in_the_world(device, "naa.600508b1001c0001\n", &copies);
+    }
+    // Not in use, it is no objection.
+    common::granted(&named.node, &named.name());
+
+    run(&["mkfs.ext4", "-q", "-F", &other.text()]);
+    run(&["mount", &other.text(), &text(&point)]);
+    let mounted = named.refusal(&named.name());
+    run(&["umount", &text(&point)]);
+    let held = fs::File::options().read(true).custom_flags(libc::O_EXCL).open(&other.node).unwrap();
+    let exclusive = named.refusal(&named.name());
+    drop(held);
+    let reader = Holder::start(&[], "exec 3< $1; echo ready; exec sleep 60", &[&other.text()]);
+    let open = named.refusal(&named.name());
+    drop(reader);
+
+    let path = format!("{} is another path to the same disk (WWID naa.", other.name());
+    for refusal in [&mounted, &exclusive, &open] {
+        assert!(refusal.contains(&path) && !refusal.contains("--destroy"), "{refusal}");
+    }
+    assert!(mounted.contains(&format!("{} is mounted on", other.name())), "{mounted}");
+    assert!(open.contains(&format!("has {} open", other.name())), "{open}");
+    common::granted(&named.node, &named.name());
+}
+
+#[test]
+fn of_a_partition_only_what_overlaps_on_the_other_path_counts() {
+    let (Some(named), Some(other)) = (Loop::of_megabytes(32), Loop::of_megabytes(32)) else {
+        return;
+    };
+    leave_mounts_of_others();
+    let home = tempfile::tempdir_in("/var/tmp").unwrap();
+    let part = named.divide(2048);
+    for (start_sector, overlaps) in [(2048, true), (8192, true), (20480, false)] {
+        let there = other.divide(start_sector);
+        let copies = home.path().join(start_sector.to_string());
+        for device in [&named, &other] {
+            name_in_the_world(device, "naa.600508b1001c0002\n", &copies);
+        }
+        let held = fs::File::options().read(true).custom_flags(libc::O_EXCL).open(&there.node);
+        let held = held.unwrap();
+        match overlaps {
+            true => {
+                let refusal = common::refusal(&part.node, &part.name());
+                let path = format!("{} is another path to the same disk", other.name());
+                assert!(refusal.contains(&path), "{start_sector}: {refusal}");
+            }
+            false => drop(common::granted(&part.node, &part.name())),
+        }
+        drop(held);
+        for device in [&named, &other] {
+            run(&["umount", &format!("/sys/devices/virtual/block/{}", device.name())]);
+        }
+    }
 }

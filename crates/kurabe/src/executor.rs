@@ -12,13 +12,13 @@ use std::process::{Child, ChildStdin, ExitStatus, Stdio};
 use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use lab::event::{Event, Turn};
+use lab::event::{Event, Mark, Turn};
 use lab::record::{Outcome, Phase, Record};
 use lab::reported::Reported;
 use lab::slice::Slice;
 use lab::spec::{Device, TrialSpec};
 use rustix::process::{Pid, Signal, kill_process};
-use trial::device::Prepared;
+use trial::device::{Left, Prepared};
 use trial::ledger::Ledger;
 use trial::scratch::Scratch;
 use trust::Directory;
@@ -125,7 +125,8 @@ impl<'a> ProcessExecutor<'a> {
             return Err(format!("the trial before could not be given back: {}", left.join("; ")));
         }
         if let Some(device) = self.device.filter(|_| spec.contender.needs_device()) {
-            device.claim_again().map_err(|error| error.to_string())?;
+            // mkfs and mount take it exclusively themselves.
+            drop(device.claim_again().map_err(|error| error.to_string())?);
         }
         Scratch::make(self.own, self.ledger)
             .map_err(|error| format!("making the trial's directory: {error}"))
@@ -204,7 +205,7 @@ impl<'a> ProcessExecutor<'a> {
     /// The record of a trial that has ended, however it did, with everything given back.
     fn record_of(&mut self, talk: Talk<'a>, is_stopped: bool) -> Record {
         let Talk { spec, scratch, running, heard, problem, .. } = talk;
-        let Heard { phase, record, reason } = heard;
+        let Heard { phase, record, reason, made } = heard;
         let (record, problem) = match record.map(|record| record.of(&spec)) {
             Some(Ok(record)) => (Some(record), problem),
             Some(Err(other)) => (None, Some(other)),
@@ -235,7 +236,7 @@ impl<'a> ProcessExecutor<'a> {
         if let Some(scratch) = scratch {
             self.clear(scratch, &mut record);
             if let (Some(device), true) = (self.device, record.outcome != Outcome::Completed) {
-                device.note_left();
+                device.note_left(Left::Marked(&made));
             }
         }
         record
@@ -383,12 +384,14 @@ pub struct Heard {
     pub record: Option<Reported>,
     /// What it said of its own end, after a colon.
     pub reason: String,
+    /// What it said that it made on its disk.
+    pub made: Vec<Mark>,
 }
 
 impl Heard {
     /// Nothing yet.
     pub fn new() -> Heard {
-        Heard { phase: Phase::Mkfs, record: None, reason: String::new() }
+        Heard { phase: Phase::Mkfs, record: None, reason: String::new(), made: Vec::new() }
     }
 
     /// Takes a line in; gives what is left for others to see.
@@ -396,6 +399,7 @@ impl Heard {
         match serde_json::from_str(line) {
             Ok(Event::Record { record }) => self.record = Some(record),
             Ok(Event::Error { message }) => self.reason = format!(": {message}"),
+            Ok(Event::Made { marks }) => self.made = marks,
             Ok(event) => {
                 if let Event::Phase { phase } = &event {
                     self.phase = *phase;

@@ -15,7 +15,7 @@ use lab::event::Event;
 use lab::record::{GuestFacts, Outcome, Record};
 use lab::reported::Reported;
 use lab::spec::{Device, TrialSpec};
-use trial::device::{Prepared, in_guest};
+use trial::device::{Left, Prepared, in_guest};
 
 use crate::executor::{Heard, LOOK_INTERVAL};
 use crate::guests::{Guests, module_of};
@@ -113,8 +113,13 @@ impl GuestExecutor<'_> {
         let mut timed_out = None;
         let place = place_of(spec);
         let image = self.guests.image(place);
-        let begun = self.device.claim_again().map_err(|error| error.to_string());
-        let booted = begun.and_then(|()| self.boot(spec));
+        // Held until the guest is gone: it takes nothing exclusively, and so nobody else can make
+        // anything on its disk meanwhile.
+        let claimed = self.device.claim_again().map_err(|error| error.to_string());
+        let booted = match &claimed {
+            Ok(_) => self.boot(spec),
+            Err(refused) => Err(refused.clone()),
+        };
         let failure;
         let mut facts = None;
         match booted {
@@ -163,8 +168,8 @@ impl GuestExecutor<'_> {
             record
         });
         record.guest = facts;
-        if record.outcome != Outcome::Completed {
-            self.device.note_left();
+        if let (Ok(_claimed), true) = (claimed, record.outcome != Outcome::Completed) {
+            self.device.note_left(Left::Everything);
         }
         record
     }

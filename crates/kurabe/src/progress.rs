@@ -209,7 +209,11 @@ impl Observer for Progress {
         let doing = match event {
             Event::Phase { phase } => phase.name(),
             Event::Status { text } => text,
-            Event::Ready | Event::Slice { .. } | Event::Record { .. } | Event::Error { .. } => {
+            Event::Ready
+            | Event::Made { .. }
+            | Event::Slice { .. }
+            | Event::Record { .. }
+            | Event::Error { .. } => {
                 return;
             }
         };

@@ -23,6 +23,11 @@ pub enum Event {
     },
     /// The trial waits for its first turn: everything that comes before the measured run is done.
     Ready,
+    /// What a trial made on a real disk. Only this may be wiped when the trial dies.
+    Made {
+        /// What tells it from what others make.
+        marks: Vec<Mark>,
+    },
     /// A turn is over, and everything is ready for another one.
     Slice {
         /// What it cost.
@@ -38,6 +43,17 @@ pub enum Event {
         /// What it yielded.
         record: Reported,
     },
+}
+
+/// What tells something on a disk from what somebody else makes there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mark {
+    /// What libblkid calls it: `ext4`, `zfs_member`.
+    pub kind: String,
+    /// Its UUID, empty of what has none. Absent where the load makes it, whose UUID nobody knows
+    /// beforehand: then any.
+    #[serde(default)]
+    pub uuid: Option<String>,
 }
 
 /// What a trial that takes turns is told, one JSON object a line.

@@ -128,7 +128,7 @@ impl Trial<'_> {
             Some(name) => User::to_become(name).map_err(Failure::of)?,
             None => None,
         };
-        let attached = self.attach()?;
+        let mut attached = self.attach()?;
         self.group = ControlGroup::begin(|| self.scratch.ledger());
         self.record.control_group = self.group.as_ref().map(ControlGroup::facts);
         self.node = attached.as_ref().map(|attached| attached.node().clone());
@@ -146,7 +146,7 @@ impl Trial<'_> {
             stage.mount_options.extend((file_system.owner_options)(user, group));
         }
         let mut instance = file_system.begin(stage);
-        let carried = self.phases(instance.as_mut(), file_system, tools);
+        let carried = self.phases(instance.as_mut(), file_system, attached.as_mut(), tools);
         tools.clean_up_within(TEARDOWN_MAX);
         if let (Err(_), Some(before)) = (&carried, &self.processes_before) {
             note_ended(before.end_those_since(), tools);
@@ -211,13 +211,18 @@ impl Trial<'_> {
         &mut self,
         instance: &mut dyn Instance,
         file_system: &FileSystem,
+        mut attached: Option<&mut Attached>,
         tools: &mut Toolbox,
     ) -> Result<(), Failure> {
         let spec = self.spec;
         let has_files = self.access == Access::Mounted;
         let made_here = file_system.needs_device && self.access != Access::RawDevice;
+        if let Some(attached) = &mut attached {
+            attached.begin_making();
+        }
         if made_here {
             self.timed(Phase::Mkfs, || instance.make(tools))?;
+            self.say_made(attached, None)?;
             match instance.geometry(tools) {
                 Ok(geometry) => self.record.geometry = Some(geometry),
                 Err(failure) => tools.note(failure.to_string()),
@@ -227,6 +232,8 @@ impl Trial<'_> {
             }
         } else {
             self.phase = Phase::Mount;
+            // A store of the load's own, if it makes one.
+            self.say_made(attached, Some("lump"))?;
             instance.mount(tools)?;
             self.record.geometry = instance.geometry(tools).ok();
         }
@@ -258,6 +265,21 @@ impl Trial<'_> {
                 self.timed(Phase::Unmount, || instance.unmount(tools))?;
             }
             self.timed(Phase::Check, || instance.check(tools))?;
+        }
+        Ok(())
+    }
+
+    /// Tells the runner what the trial makes on a real device: if the trial dies, nothing else there is
+    /// taken for its own.
+    fn say_made(
+        &mut self,
+        attached: Option<&mut Attached>,
+        kind: Option<&str>,
+    ) -> Result<(), Failure> {
+        let Some(attached) = attached else { return Ok(()) };
+        let marks = attached.note_made(kind)?;
+        if !marks.is_empty() {
+            (self.emit)(&Event::Made { marks });
         }
         Ok(())
     }

@@ -22,6 +22,7 @@ use std::io;
 use std::ops::Range;
 
 use lab::device::{Base, DeviceName};
+use lab::event::Mark;
 use lab::spec::{Device, Part};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -86,12 +87,12 @@ pub trait Prepared: Send {
     /// Makes sure, before a trial, that a real device is still the one that was granted, that
     /// nothing uses it, and that nobody made anything on it.
     /// Errors: [`DeviceError::Refused`] with what is in the way; nothing was touched.
-    fn claim_again(&self) -> Result<(), DeviceError> {
-        Ok(())
+    fn claim_again(&self) -> Result<Claimed, DeviceError> {
+        Ok(Claimed(None))
     }
 
     /// Notes what a trial that did not come to its end left, which the next one may destroy.
-    fn note_left(&self) {}
+    fn note_left(&self, _: Left<'_>) {}
 
     /// What a trial is told that gets one of `of` equal parts, side by side with the others; `index`
     /// is from 0.
@@ -108,6 +109,19 @@ pub trait Prepared: Send {
         let part = Part { offset_bytes: u64::from(index) * size_bytes, size_bytes };
         Ok(Device { part: Some(part), ..self.device().clone() })
     }
+}
+
+/// Keeps a real device from everybody who takes devices exclusively (mkfs, mount, LVM), until it is
+/// dropped. A trial of this machine, whose tools do so, needs it dropped; a guest does not.
+#[must_use]
+pub struct Claimed(#[expect(dead_code, reason = "held, never read")] Option<File>);
+
+/// What on a device is a trial's that did not come to its end.
+pub enum Left<'a> {
+    /// Everything: the device was [`Claimed`] from before the trial until now.
+    Everything,
+    /// What the trial said that it made, and nothing else.
+    Marked(&'a [Mark]),
 }
 
 /// Parts begin at a multiple of this many bytes, so that all are aligned alike.
@@ -147,7 +161,18 @@ pub trait Ground: Send {
         site: &Site<'_>,
     ) -> Result<Option<String>, DeviceError>;
 
+    /// From now on, what is found on it is the trial's: mkfs runs, or a load that works on the bare
+    /// device.
+    fn begin_making(&mut self) {}
+
+    /// What the trial has made on it, and nobody else; what is found later beside that is somebody's.
+    /// `kind` is what a load makes on the bare device; without one, the device itself is asked.
+    fn note_made(&mut self, _kind: Option<&str>) -> io::Result<Vec<Mark>> {
+        Ok(Vec::new())
+    }
+
     /// Wipes what must not be left.
+    /// Errors: somebody made something on it that is not the trial's, and it was left alone.
     fn release(&mut self) -> io::Result<()> {
         Ok(())
     }

@@ -275,22 +275,39 @@ fn a_real_device_is_claimed_filled_used_and_wiped() {
 
 /// Makes and mounts only: the device is no loop device of kurabe's, so nothing is removed.
 fn live_on_real(contender: &Contender, prepared: &dyn Prepared, scratch: &Arc<Occupied>) {
-    prepared.claim_again().unwrap();
+    drop(prepared.claim_again().unwrap());
     let device = prepared.device();
-    let attached = attach(device, false, scratch).unwrap();
+    let mut attached = attach(device, false, scratch).unwrap();
     let stage = Stage::new(contender, Some(attached.node()), attached.size_bytes(), false, scratch);
     let mut instance = filesystem::by_name(&contender.file_system).unwrap().begin(stage);
     let mut tools = Toolbox::new(None, Stop::default());
+    attached.begin_making();
     instance.make(&mut tools).unwrap();
+    let marks = attached.note_made(None).unwrap();
+    assert!(marks.iter().all(|mark| mark.uuid.as_deref() != Some("")), "{marks:?}");
+    assert_eq!(marks.len(), 1, "{marks:?}");
     instance.mount(&mut tools).unwrap();
+    fs::write(instance.directory().join("file"), vec![7; 8 << 20]).unwrap();
     // Mounted, it cannot be claimed for another trial.
-    let refusal = prepared.claim_again().unwrap_err().to_string();
+    let refusal = prepared.claim_again().err().unwrap().to_string();
     let reasons =
         ["is mounted on", "part of the mounted Btrfs", "(zfs-fuse) has it open", "exclusively"];
     assert!(reasons.iter().any(|reason| refusal.contains(reason)), "{refusal}");
     instance.unmount(&mut tools).unwrap();
     instance.check(&mut tools).unwrap();
     instance.end(&mut tools).unwrap();
+    // What somebody else has made by then is kept, and the trial says so.
+    if contender.file_system == "ext4" {
+        let path = attached.node().path().display().to_string();
+        tools.expect(&["mkfs.ext4", "-q", "-F", &path], "making another").unwrap();
+        let kept = attached.detach().err().unwrap().to_string();
+        assert!(kept.contains("it carries ext4") && kept.contains("did not make"), "{kept}");
+        prepared.note_left(device::Left::Marked(&marks));
+        let refused = prepared.claim_again().err().unwrap().to_string();
+        assert!(refused.contains("which is not of the last trial"), "{refused}");
+        prepared.note_left(device::Left::Everything);
+        return;
+    }
     attached.detach().unwrap();
 }
 

@@ -1,5 +1,5 @@
-//! The devices that share bytes with one: what is built on it, what it is built on, and other loop
-//! devices over the same file.
+//! The devices that share bytes with one: what is built on it, what it is built on, other loop
+//! devices over the same file, and other paths to the same disk.
 //!
 //! Must not know who uses them. Invariant: devices are told apart by the kernel's numbers and
 //! files by file system and inode, never by a path: a node can be deleted, lie outside of `/dev`
@@ -11,7 +11,7 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{FileType, OFlags, Statx};
 
@@ -25,7 +25,11 @@ use crate::sys;
 /// nothing.
 const DEPTH_MAX: usize = 16;
 
+/// Where sysfs has the disks.
+const SYS_BLOCK: &str = "/sys/block";
+
 /// A device of the kernel.
+#[derive(Clone)]
 pub struct Node {
     /// The kernel's name.
     pub name: String,
@@ -61,7 +65,22 @@ pub struct Relatives {
     images: BTreeSet<Inode>,
     /// What the relations alone say against it.
     pub uses: Vec<Use>,
+    /// Other paths to the same disk.
+    pub other_paths: Vec<OtherPath>,
     loops: Vec<Loop>,
+}
+
+/// A further device of the kernel for the same disk, as a storage network without multipath has.
+pub struct OtherPath {
+    /// The kernel's name of the disk.
+    pub name: String,
+    /// The world wide name of both.
+    pub wwid: String,
+    /// It, its partitions and what is built on them, as far as these share bytes with the device in
+    /// question.
+    pub nodes: Vec<Node>,
+    /// Numbers of those that share bytes by themselves: nobody else may have them exclusively.
+    pub same_bytes: Vec<Number>,
 }
 
 impl Relatives {
@@ -71,9 +90,11 @@ impl Relatives {
             nodes: Vec::new(),
             images: BTreeSet::new(),
             uses: Vec::new(),
+            other_paths: Vec::new(),
             loops: loops()?,
         };
         relatives.add_with_above(directory, DEPTH_MAX);
+        relatives.add_other_paths(directory);
         relatives.add_below(directory, DEPTH_MAX);
         Ok(relatives)
     }
@@ -103,6 +124,43 @@ impl Relatives {
         let name = file_name(directory);
         self.nodes.push(Node { name: name.clone(), number });
         Some(Node { name, number })
+    }
+
+    /// Adds the other paths to the disk. Of a partition, the users of the whole disk and of the
+    /// partitions that overlap with it count.
+    fn add_other_paths(&mut self, directory: &Path) {
+        let part = part_of(directory);
+        let disk = part.as_ref().and_then(|_| directory.parent()).unwrap_or(directory);
+        for (other, wwid) in other_paths(Path::new(SYS_BLOCK), disk) {
+            let first = self.nodes.len();
+            let mut same_bytes = Vec::new();
+            match &part {
+                None => {
+                    self.add_with_above(&other, DEPTH_MAX);
+                    same_bytes.extend(number_of(&other));
+                }
+                Some(part) => {
+                    self.add_with_loops(&other, DEPTH_MAX);
+                    for entry in entries(&other) {
+                        let is_ours =
+                            |one: Range<u64>| one.start < part.end && part.start < one.end;
+                        if part_of(&entry.path()).is_some_and(is_ours) {
+                            self.add_with_above(&entry.path(), DEPTH_MAX);
+                            same_bytes.extend(number_of(&entry.path()));
+                        }
+                    }
+                }
+            }
+            let nodes = self.nodes[first..].to_vec();
+            let name = file_name(&other);
+            self.other_paths.push(OtherPath { name, wwid, nodes, same_bytes });
+        }
+    }
+
+    fn add_with_loops(&mut self, directory: &Path, depth: usize) {
+        if let Some(node) = self.add(directory) {
+            self.add_loops_on(&node, depth);
+        }
     }
 
     fn knows(&self, number: Number) -> bool {
@@ -165,8 +223,11 @@ impl Relatives {
         let slaves = entries(&directory.join("slaves"));
         let slaves = slaves.filter_map(|entry| fs::canonicalize(entry.path()).ok());
         for below in disk.map(Path::to_path_buf).into_iter().chain(slaves) {
-            if let Some(node) = self.add(&below) {
-                self.add_loops_on(&node, depth);
+            self.add_with_loops(&below, depth);
+            if part_of(&below).is_none() {
+                for (other, _) in other_paths(Path::new(SYS_BLOCK), &below) {
+                    self.add_with_loops(&other, depth);
+                }
             }
             self.add_below(&below, depth - 1);
         }
@@ -210,6 +271,41 @@ pub(crate) fn attached(path: &Path) -> io::Result<Option<(String, Option<String>
     Ok(other)
 }
 
+/// Which bytes of its disk a partition is; absent of what is none.
+fn part_of(directory: &Path) -> Option<Range<u64>> {
+    if !directory.join("partition").exists() {
+        return None;
+    }
+    let sectors = |name: &str| read(&directory.join(name))?.parse::<u64>().ok()?.checked_mul(512);
+    let start = sectors("start").unwrap_or(0);
+    // Where it ends is not known: then it is taken for all that follows.
+    Some(start..sectors("size").map_or(u64::MAX, |bytes| start.saturating_add(bytes)))
+}
+
+/// What the kernel tells one disk in the world from another by: of SCSI from its page 83, of NVMe from
+/// its namespace.
+fn wwid_of(disk: &Path) -> Option<String> {
+    read(&disk.join("wwid")).or_else(|| read(&disk.join("device/wwid")))
+}
+
+/// Further devices for the same disk, with its world wide name. `all` is the directory of all disks.
+///
+/// A name that a registered maker gave is enough. Another one (`t10.`, which is made of vendor, model
+/// and serial number) may be the same for all cheap adapters of one kind, so that the size must be
+/// the same as well.
+fn other_paths(all: &Path, disk: &Path) -> Vec<(PathBuf, String)> {
+    let Some(wwid) = wwid_of(disk) else { return Vec::new() };
+    let is_registered = ["naa.", "eui.", "uuid."].iter().any(|kind| wwid.starts_with(kind));
+    let size = |disk: &Path| read(&disk.join("size"));
+    let others = entries(all).filter_map(|entry| fs::canonicalize(entry.path()).ok());
+    others
+        .filter(|other| other != disk && number_of(other).is_some())
+        .filter(|other| wwid_of(other).as_ref() == Some(&wwid))
+        .filter(|other| is_registered || size(other) == size(disk))
+        .map(|other| (other, wwid.clone()))
+        .collect()
+}
+
 fn number_of(directory: &Path) -> Option<Number> {
     let text = read(&directory.join("dev"))?;
     let (major, minor) = text.split_once(':')?;
@@ -224,7 +320,7 @@ fn file_name(path: &Path) -> String {
 fn loops() -> io::Result<Vec<Loop>> {
     let mut nodes = None;
     let mut loops = Vec::new();
-    for entry in entries(Path::new("/sys/block")) {
+    for entry in entries(Path::new(SYS_BLOCK)) {
         let directory = entry.path();
         let Some(path) = read(&directory.join("loop/backing_file")) else { continue };
         let Some(number) = number_of(&directory) else { continue };
@@ -281,4 +377,52 @@ fn behind_path(path: &Path) -> Option<Behind> {
         true => Behind::Device(numbers(metadata.rdev())),
         false => Behind::File((numbers(metadata.dev()), metadata.ino())),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A disk in a directory that plays sysfs.
+    fn disk(all: &Path, name: &str, number: &str, wwid: &str, sectors: u64) -> PathBuf {
+        let directory = all.join(name);
+        fs::create_dir_all(directory.join("device")).unwrap();
+        // Disks that the kernel hides, as the paths of an NVMe of several, have no number.
+        if !number.is_empty() {
+            fs::write(directory.join("dev"), number).unwrap();
+        }
+        fs::write(directory.join("size"), sectors.to_string()).unwrap();
+        let file = if name.starts_with("nvme") { "wwid" } else { "device/wwid" };
+        fs::write(directory.join(file), format!("{wwid}\n")).unwrap();
+        directory
+    }
+
+    #[test]
+    fn other_paths_are_known_by_the_world_wide_name() {
+        let all = tempfile::tempdir().unwrap();
+        let all = &fs::canonicalize(all.path()).unwrap();
+        let sda = disk(all, "sda", "8:0", "naa.600508b1", 100);
+        let sdb = disk(all, "sdb", "8:16", "naa.600508b1", 100);
+        // After the disk has grown, until this path is scanned again.
+        let sdc = disk(all, "sdc", "8:32", "naa.600508b1", 90);
+        let stick = disk(all, "sdd", "8:48", "t10.USB     STICK   0123456789", 50);
+        let same = disk(all, "sde", "8:64", "t10.USB     STICK   0123456789", 50);
+        disk(all, "sdf", "8:80", "t10.USB     STICK   0123456789", 51);
+        let nvme = disk(all, "nvme0n1", "259:0", "eui.0025", 70);
+        disk(all, "nvme0c0n1", "", "eui.0025", 70);
+        let plain = all.join("vda");
+        fs::create_dir(&plain).unwrap();
+        fs::write(plain.join("dev"), "253:0").unwrap();
+        let paths = |disk: &Path| {
+            let mut found: Vec<PathBuf> =
+                other_paths(all, disk).into_iter().map(|(path, _)| path).collect();
+            found.sort();
+            found
+        };
+        assert_eq!(paths(&sda), [&*sdb, &*sdc]);
+        assert_eq!(paths(&sdc), [&*sda, &*sdb]);
+        assert_eq!(paths(&stick), [same]);
+        assert_eq!(paths(&nvme), [""; 0].map(PathBuf::from));
+        assert_eq!(paths(&plain), [""; 0].map(PathBuf::from));
+    }
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 use rustix::fs::OFlags;
 
 use super::identity::directory_of;
-use super::relatives::{Node, Relatives};
+use super::relatives::{Node, OtherPath, Relatives};
 use super::{Findings, Use, openers, signatures};
 use crate::node::reopen;
 
@@ -57,6 +57,11 @@ pub fn examine(device: &File, path: &Path) -> io::Result<Findings> {
         openers.push(Use::Busy);
     }
     findings.uses.append(&mut openers);
+    let in_use = relatives.other_paths.iter().filter(|other| is_used(other, &findings.uses));
+    let in_use: Vec<Use> = in_use
+        .map(|other| Use::OtherPath { other: other.name.clone(), wwid: other.wwid.clone() })
+        .collect();
+    findings.uses.splice(0..0, in_use);
     match signatures::read(device) {
         Ok(signatures) => findings.signatures = signatures,
         // A device that is in use may not even be opened; its uses say all that is needed.
@@ -141,6 +146,20 @@ pub fn is_going(name: &str) -> bool {
     let directory = Path::new("/sys/block").join(name);
     let state = read(&directory.join("loop/autoclear"));
     name.starts_with("loop") && state.is_none_or(|state| state == "1")
+}
+
+/// Whether another path to the disk is in use: what is known says so, or somebody holds it
+/// exclusively.
+fn is_used(other: &OtherPath, uses: &[Use]) -> bool {
+    let is_named = |using: &Use| {
+        using.device().is_some_and(|device| other.nodes.iter().any(|node| node.name == device))
+    };
+    let is_held = |number: &Number| {
+        let how = OFlags::RDONLY | OFlags::EXCL | OFlags::NONBLOCK;
+        let opened = crate::node::open(*number, how);
+        opened.is_err_and(|error| error.raw_os_error() == Some(libc::EBUSY))
+    };
+    uses.iter().any(is_named) || other.same_bytes.iter().any(is_held)
 }
 
 /// Whether somebody holds the device exclusively: the kernel itself says so.

@@ -6,10 +6,12 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use crate::harness::{NOBODY, Site};
+use rustix::process::Signal;
+
+use crate::harness::{NOBODY, Ran, Site, signal, wait_until};
 use crate::{
-    Disk, between_trials, done, first_waits, give_to_stranger, ground, ground_of_disks, own,
-    secret, stranger, theirs,
+    Disk, Halted, between_trials, done, first_waits, give_to_stranger, ground, ground_of_disks,
+    own, secret, stranger, theirs,
 };
 
 /// A study of three blocks on a real device, which waits in its first trial.
@@ -111,6 +113,58 @@ fn what_is_made_on_the_disk_between_two_trials_is_kept() {
     if let Some(uuid) = made {
         assert_eq!(disk.uuid(), uuid, "{ran:#?}");
     }
+}
+
+/// Kills the first trial of a study while its file system is mounted; does `act` before the runner can
+/// look at what is left.
+fn after_a_killed_trial(site: &Site, disk: &Disk, act: impl FnOnce()) -> Ran {
+    let mut running = site.start(on_disk(site, disk));
+    let begun = site.home().join("begun");
+    wait_until("the first trial runs", || begun.exists() || running.has_ended());
+    let runner = running.number();
+    signal(runner, Signal::STOP);
+    let halted = Halted(runner);
+    wait_until("its processes are gone", || {
+        let trial: Vec<i32> =
+            site.processes().into_iter().filter(|number| *number != runner).collect();
+        trial.iter().for_each(|number| signal(*number, Signal::KILL));
+        trial.is_empty()
+    });
+    fs::write(site.home().join("go-on"), "").unwrap();
+    act();
+    drop(halted);
+    running.finish()
+}
+
+#[test]
+fn what_a_killed_trial_left_is_wiped_and_the_study_goes_on() {
+    let Some(site) = ground_of_disks() else { return };
+    let disk = Disk::new(&site, "disk");
+    let ran = after_a_killed_trial(&site, &disk, || {});
+    assert_eq!(
+        crate::harness::kinds(&site.records()),
+        ["failed", "completed", "completed"],
+        "{ran:#?}"
+    );
+}
+
+#[test]
+fn what_is_made_on_the_disk_after_a_trial_was_killed_is_kept() {
+    let Some(site) = ground_of_disks() else { return };
+    let disk = Disk::new(&site, "disk");
+    let mut made = None;
+    let ran = after_a_killed_trial(&site, &disk, || {
+        // The kernel unmounts what the trial had mounted.
+        wait_until("somebody can make a file system", || {
+            made = disk.format();
+            made.is_some()
+        });
+    });
+    assert_eq!(Some(disk.uuid()), made, "it was taken for the trial's: {ran:#?}");
+    let records = site.records();
+    assert_eq!(crate::harness::kinds(&records)[..2], ["failed"; 2], "{ran:#?}");
+    let (_, message, _) = crate::harness::failure(&records[1]);
+    assert!(message.contains("which is not of the last trial"), "{message}");
 }
 
 /// Finding 8: the first has the device until it ends.

@@ -8,6 +8,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::time::{Duration, Instant};
 
 use block::loop_status;
+use lab::event::Mark;
 use lab::spec::{Device, Part};
 use rustix::fs::{AtFlags, OFlags, StatxFlags};
 
@@ -187,6 +188,21 @@ impl Attached {
             .and_then(|()| change())
             .and_then(|()| loop_device::drop_buffers(&held))
             .map_err(system("changing what lies on"))
+    }
+
+    /// From now on, what is found on a real device is the trial's.
+    pub fn begin_making(&mut self) {
+        if let Some(ground) = &mut self.ground {
+            ground.begin_making();
+        }
+    }
+
+    /// Notes what the trial has made on a real device, and says it for the runner; see [`Ground`].
+    pub fn note_made(&mut self, kind: Option<&str>) -> Result<Vec<Mark>, DeviceError> {
+        let shown = self.node.shown().to_string();
+        let ground = self.ground.as_mut().map(|ground| ground.note_made(kind));
+        let system = DeviceError::system(format!("looking at what was made on {shown}"));
+        Ok(ground.transpose().map_err(system)?.unwrap_or_default())
     }
 
     /// Remarks for the record: direct I/O that is not on, holes that were filled.

@@ -14,14 +14,15 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use block::claim::{ClaimError, Identity, Pinned, Signature, claim};
+use block::claim::{ClaimError, Identity, Pinned, Signature, claim, signatures_of};
+use lab::event::Mark;
 use lab::spec::Device;
 use rustix::fs::{FileType, OFlags};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Base, BlockDeviceFacts, DeviceError, DeviceFacts, Ground, Kind, Making, Node, Prepared,
-    Request, fill,
+    Base, BlockDeviceFacts, Claimed, DeviceError, DeviceFacts, Ground, Kind, Left, Making, Node,
+    Prepared, Request, fill,
 };
 use crate::ledger::random_bits;
 
@@ -45,6 +46,7 @@ pub(super) static DISK: Kind = Kind {
         let Granted { path, shown, identity } = super::read(prepared)?;
         let text = shown.display().to_string();
         let taking = || DeviceError::system(format!("taking {text}"));
+        let is_guests = identity.is_none();
         let opened = match identity {
             Some(identity) => {
                 let how = OFlags::RDONLY | OFlags::NONBLOCK;
@@ -56,7 +58,7 @@ pub(super) static DISK: Kind = Kind {
         // It is let go again for mkfs, which takes it itself.
         take(&device, &identity, &shown).map_err(taking())?;
         let node = Node::of(&device, &shown, site.scratch).map_err(taking())?;
-        Ok(Box::new(DiskGround { device, identity, node }))
+        Ok(Box::new(DiskGround { device, identity, node, is_guests, made: Made::Nothing }))
     },
 };
 
@@ -170,6 +172,13 @@ impl From<ClaimError> for DeviceError {
     }
 }
 
+/// Whether a signature is one of those that a trial said it made. Its label and place may have changed.
+fn is_marked(signature: &Signature, marks: &[Mark]) -> bool {
+    let uuid = signature.uuid.as_deref().unwrap_or_default();
+    let is_of = |mark: &Mark| mark.uuid.as_deref().is_none_or(|marked| marked == uuid);
+    marks.iter().any(|mark| mark.kind == signature.kind && is_of(mark))
+}
+
 /// A device that was filled for a study, held open and locked. Dropping it wipes what a trial that
 /// died left, so that the same command line works again.
 struct PreparedDisk {
@@ -191,21 +200,25 @@ impl Prepared for PreparedDisk {
 
     /// Claims the device for one trial and lets it go for mkfs, which takes it itself. What a trial
     /// that died left is wiped.
-    fn claim_again(&self) -> Result<(), DeviceError> {
+    fn claim_again(&self) -> Result<Claimed, DeviceError> {
         let device = self.pinned.claim_again(&self.left.borrow())?;
-        if self.left.take().is_empty() {
-            return Ok(());
+        if !self.left.take().is_empty() {
+            let path = self.pinned.path().display();
+            bypass_page_cache(&device)
+                .and_then(|()| fill::wipe_signatures(&device, &(0..self.facts.size_bytes)))
+                .map_err(DeviceError::system(format!("wiping signatures of {path}")))?;
         }
-        let path = self.pinned.path().display();
-        bypass_page_cache(&device)
-            .and_then(|()| fill::wipe_signatures(&device, &(0..self.facts.size_bytes)))
-            .map_err(DeviceError::system(format!("wiping signatures of {path}")))
+        Ok(Claimed(Some(device)))
     }
 
-    /// What comes later is somebody's.
-    fn note_left(&self) {
-        // What cannot be read is in the way of the next claim.
-        *self.left.borrow_mut() = self.pinned.signatures().unwrap_or_default();
+    /// Whatever is not the trial's is somebody's, and in the way of the next claim.
+    fn note_left(&self, left: Left<'_>) {
+        // What cannot be read is in the way of the next claim too.
+        let mut found = self.pinned.signatures().unwrap_or_default();
+        if let Left::Marked(marks) = left {
+            found.retain(|signature| is_marked(signature, marks));
+        }
+        *self.left.borrow_mut() = found;
     }
 
     /// Each trial takes the device exclusively, so that nobody else can.
@@ -230,6 +243,19 @@ struct DiskGround {
     device: File,
     identity: Identity,
     node: Node,
+    /// Whether nobody else can have the device: it is a guest's.
+    is_guests: bool,
+    made: Made,
+}
+
+/// What of a device's content is the trial's.
+enum Made {
+    /// Nothing yet.
+    Nothing,
+    /// Whatever is found: mkfs or the load is at it.
+    Anything,
+    /// What bears these marks.
+    Marked(Vec<Mark>),
 }
 
 impl Ground for DiskGround {
@@ -261,9 +287,46 @@ impl Ground for DiskGround {
         Ok(None)
     }
 
-    /// What the device carries later is somebody else's.
+    fn begin_making(&mut self) {
+        self.made = Made::Anything;
+    }
+
+    fn note_made(&mut self, kind: Option<&str>) -> io::Result<Vec<Mark>> {
+        // The runner keeps the disk of a guest from everybody else.
+        if self.is_guests {
+            return Ok(Vec::new());
+        }
+        if let Some(kind) = kind {
+            return Ok(vec![Mark { kind: kind.into(), uuid: None }]);
+        }
+        let found = signatures_of(&self.device)?;
+        let mut marks: Vec<Mark> = Vec::new();
+        for Signature { kind, uuid, .. } in found {
+            let mark = Mark { kind, uuid: Some(uuid.unwrap_or_default()) };
+            if !marks.contains(&mark) {
+                marks.push(mark);
+            }
+        }
+        self.made = Made::Marked(marks.clone());
+        Ok(marks)
+    }
+
     fn release(&mut self) -> io::Result<()> {
-        fill::wipe_signatures(&self.file()?, &(0..self.identity.size_bytes))
+        let device = self.file()?;
+        if !matches!(self.made, Made::Anything) && !self.is_guests {
+            let marks = match &self.made {
+                Made::Marked(marks) => marks.as_slice(),
+                _ => &[],
+            };
+            // Through the page cache, which takes reads of any size; nobody else can write now.
+            let found = signatures_of(&self.device)?;
+            if let Some(foreign) = found.iter().find(|signature| !is_marked(signature, marks)) {
+                let text =
+                    format!("it carries {foreign}, which this trial did not make; it was left");
+                return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
+            }
+        }
+        fill::wipe_signatures(&device, &(0..self.identity.size_bytes))
     }
 }
 
