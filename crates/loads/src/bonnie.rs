@@ -7,12 +7,14 @@
 use std::fs;
 use std::io;
 use std::path::Path;
+use std::process::Command;
 use std::sync::atomic::AtomicBool;
 
 use serde::Serialize;
 
+use crate::enclosure::Enclosure;
 use crate::space;
-use crate::tool::{Finished, Tool, run};
+use crate::tool::{Finished, Tool, run_kept_in};
 
 /// The directory that a run makes for itself.
 const OWN_DIRECTORY: &str = "kurabe-bonnie";
@@ -109,21 +111,25 @@ pub struct BonnieReport {
 /// It is missing, failed or was stopped, its files do not fit, or its output has not the known form.
 pub fn bonnie(plan: &Bonnie<'_>, stop: &AtomicBool) -> Result<BonnieReport, String> {
     let own = plan.directory.join(OWN_DIRECTORY);
-    let mut command = Tool::Bonnie.command()?;
-    // A comma in the host's name would shift all columns.
-    command.args(["-q", "-m", "kurabe", "-d"]).arg(&own).arg("-s").arg(plan.size_mib.to_string());
-    command.arg("-n").arg(plan.files_1024.to_string()).args(["-r", "0"]);
-    if rustix::process::geteuid().is_root() {
-        // As root it runs only when told so.
-        command.args(["-u", "root"]);
-    }
+    Tool::Bonnie.locate()?;
+    let fill = |command: &mut Command| {
+        // A comma in the host's name would shift all columns.
+        command.args(["-q", "-m", "kurabe", "-d"]).arg(&own).arg("-s");
+        command.arg(plan.size_mib.to_string()).arg("-n").arg(plan.files_1024.to_string());
+        command.args(["-r", "0"]);
+        if rustix::process::geteuid().is_root() {
+            // As root it runs only when told so.
+            command.args(["-u", "root"]);
+        }
+    };
     check_fit(plan)?;
     let failed = |what: &'static str| {
         let own = own.display();
         move |error: io::Error| format!("cannot {what} {own}: {error}")
     };
     fs::create_dir(&own).map_err(failed("make"))?;
-    let ended = run(&mut command, stop);
+    let reach = Enclosure { directories: vec![plan.directory.into()], ..Enclosure::default() };
+    let ended = run_kept_in(Tool::Bonnie, &reach, fill, stop);
     let cleaned = fs::remove_dir_all(&own).map_err(failed("remove"));
     let finished = ended?;
     cleaned?;

@@ -10,6 +10,7 @@ pub mod bonnie;
 pub mod counters;
 pub mod dbench;
 pub mod durable;
+pub mod enclosure;
 pub mod fio;
 pub mod kind;
 pub mod latency;
@@ -23,4 +24,5 @@ pub mod tree;
 
 pub use kind::KINDS;
 
+pub use sys::enclosed::{Enclosing, Kinship};
 pub use sys::extents;

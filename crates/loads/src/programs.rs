@@ -44,6 +44,24 @@ pub fn warm(words: &[String], further: &[PathBuf], search_path: &str) -> u64 {
     bytes
 }
 
+/// Programs with the loaders, interpreters and libraries that they need, by the names under which they
+/// are found.
+pub(crate) fn with_needs(programs: &[PathBuf]) -> Vec<PathBuf> {
+    let libraries = library_directories();
+    let (mut open, mut known, mut found) = (programs.to_vec(), BTreeSet::new(), Vec::new());
+    while let Some(path) = open.pop() {
+        let Ok(real) = fs::canonicalize(&path) else { continue };
+        let is_new = known.len() < FILES_MAX && known.insert(real.clone());
+        found.push(path);
+        let Some(content) = is_new.then(|| content(&real)).flatten() else { continue };
+        open.extend(match script_words(&content) {
+            Some(words) => named(&words, &std::env::var("PATH").unwrap_or_default()),
+            None => needs(&content, &real, &libraries).unwrap_or_default(),
+        });
+    }
+    found
+}
+
 /// The programs that a command's words name: the first one, and where that is a shell with a line,
 /// whatever in the line is the name of a program.
 fn named(words: &[String], search_path: &str) -> Vec<PathBuf> {

@@ -7,7 +7,9 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
+pub mod enclosed;
 pub mod extents;
+mod seccomp;
 
 /// Reads the processor's time-stamp counter, in ticks of a rate that the caller must calibrate.
 ///

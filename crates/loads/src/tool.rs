@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use trust::complaint::explanation;
 use trust::program::{NotFound, Program};
 
+use crate::enclosure::{self, Enclosure};
 use crate::sys;
 
 /// How long a tool has to end by itself after SIGTERM, before SIGKILL.
@@ -73,19 +74,35 @@ impl Tool {
         trust::program::locate(self.program()).map_err(missing)
     }
 
-    /// A command of the tool, for [`run`].
+    /// Whether it does as somebody's job says, so that it is started in an enclosure only.
+    fn is_kept_in(self) -> bool {
+        matches!(self, Self::Dbench | Self::Fio | Self::Bonnie)
+    }
+
+    /// A command of a tool that does as kurabe says alone, for [`run`].
     pub fn command(self) -> Result<Command, ToolError> {
+        assert!(!self.is_kept_in(), "{} is started by run_kept_in", self.program());
         self.locate().map(|program| program.command())
     }
 
     /// The first line that says which version is installed.
     pub fn version(self) -> Result<String, ToolError> {
-        let output =
-            self.command()?.arg(self.facts().2).stdin(Stdio::null()).output().map_err(
-                |source| ToolError::Spawn { program: self.program().to_owned(), source },
-            )?;
-        let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
-        text.push_str(&String::from_utf8_lossy(&output.stderr));
+        let argument = [self.facts().2];
+        // Without an enclosure it is asked all the same: no job is read.
+        let asked = match self.is_kept_in() && enclosure::refusal().is_none() {
+            true => ask(self, &argument, Stdio::null()),
+            false => {
+                let mut command = self.locate()?.command();
+                run(command.args(argument), &AtomicBool::new(false))
+            }
+        };
+        let output = match asked {
+            Ok(output) => output,
+            // dbench and bonnie++ complain.
+            Err(ToolError::Failed(output)) => *output,
+            Err(error) => return Err(error),
+        };
+        let text = output.stdout + &output.stderr;
         let line = text
             .lines()
             .find(|line| line.contains("ersion") || line.starts_with("fio-") || line.contains(") "))
@@ -113,6 +130,17 @@ pub enum ToolError {
         program: String,
         /// Why.
         source: std::io::Error,
+    },
+    /// The program runs only where the kernel keeps it in, which it does not here.
+    #[error(
+        "`{program}` is not started, because the kernel does not keep it in its contender ({reason}); \
+         run kurabe as root, or allow user namespaces"
+    )]
+    NotKeptIn {
+        /// The program.
+        program: &'static str,
+        /// The kernel's reason.
+        reason: &'static str,
     },
     /// The program ended with an error, or was killed.
     #[error("{0}")]
@@ -246,6 +274,52 @@ fn start_time_of(pid: Pid) -> Option<u64> {
     after_name.split_whitespace().nth(19)?.parse().ok()
 }
 
+/// Runs a tool that does as somebody's job says: the one way in which fio, dbench and bonnie++ are started
+/// with a job. In the process of a load, which is in its enclosure already, it is started as it is; anywhere
+/// else in an enclosure with `reach`. `fill` adds its arguments.
+///
+/// A user who is granted no namespaces runs it with the user's own rights; the load's report says so.
+///
+/// # Errors
+/// As [`run`]; [`ToolError::NotKeptIn`] where root is granted no namespaces.
+pub fn run_kept_in(
+    tool: Tool,
+    reach: &Enclosure,
+    fill: impl FnOnce(&mut Command),
+    stop: &AtomicBool,
+) -> Result<Finished, ToolError> {
+    let located = tool.locate()?;
+    let (program, mut command) = (located.path().to_path_buf(), located.command());
+    fill(&mut command);
+    let enclosure = match enclosure::is_inside() {
+        true => None,
+        false => match enclosure::refusal() {
+            None => Some(Enclosure { programs: vec![program], ..reach.clone() }),
+            Some(_) if !enclosure::is_root() => None,
+            Some(reason) => return Err(ToolError::NotKeptIn { program: tool.program(), reason }),
+        },
+    };
+    start(&mut command, enclosure.as_ref(), Stdio::null(), stop)
+}
+
+/// Asks a tool about a job, or about itself, in an enclosure that has no contender.
+///
+/// # Errors
+/// As [`run`]; [`ToolError::NotKeptIn`] where no namespaces are granted.
+pub fn ask(tool: Tool, arguments: &[&str], job: Stdio) -> Result<Finished, ToolError> {
+    let located = tool.locate()?;
+    let (program, mut command) = (located.path().to_path_buf(), located.command());
+    command.args(arguments);
+    let enclosure = match (enclosure::is_inside(), enclosure::refusal()) {
+        (true, _) => None,
+        (false, None) => Some(Enclosure { programs: vec![program], ..Enclosure::default() }),
+        (false, Some(reason)) => {
+            return Err(ToolError::NotKeptIn { program: tool.program(), reason });
+        }
+    };
+    start(&mut command, enclosure.as_ref(), job, &AtomicBool::new(false))
+}
+
 /// Runs a command to its end.
 ///
 /// The child gets an empty standard input, the C locale and a process group of its own. It is
@@ -256,18 +330,31 @@ fn start_time_of(pid: Pid) -> Option<u64> {
 /// [`ToolError::Spawn`]; [`ToolError::Failed`] with all output when the exit code is not 0;
 /// [`ToolError::Stopped`].
 pub fn run(command: &mut Command, stop: &AtomicBool) -> Result<Finished, ToolError> {
+    start(command, None, Stdio::null(), stop)
+}
+
+fn start(
+    command: &mut Command,
+    enclosure: Option<&Enclosure>,
+    input: Stdio,
+    stop: &AtomicBool,
+) -> Result<Finished, ToolError> {
     let name = Path::new(command.get_program()).file_name().unwrap_or_default();
     let program = name.to_string_lossy().into_owned();
     let spawn_error = |source| ToolError::Spawn { program: program.clone(), source };
     command
         .env("LC_ALL", "C")
-        .stdin(Stdio::null())
+        .stdin(input)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .process_group(0);
     sys::die_with_parent(command);
     let started = Instant::now();
-    let mut child = command.spawn().map_err(spawn_error)?;
+    let child = match enclosure {
+        Some(enclosure) => enclosure.spawn(command),
+        None => command.spawn(),
+    };
+    let mut child = child.map_err(spawn_error)?;
     let (sender, pieces) = mpsc::channel();
     read_pieces(child.stdout.take(), STDOUT, sender.clone());
     read_pieces(child.stderr.take(), STDERR, sender);

@@ -17,6 +17,7 @@ use lab::record::{IdleWait, Outcome, Phase, PhaseRecord, Record, Space};
 use lab::spec::{Cache, CommandLine, Output, TrialSpec};
 use loads::counters::{DeviceCounters, DeviceReading, machine_cpu_ns};
 use loads::{KINDS, programs};
+use serde_json::Value;
 use vocabulary::check::Check;
 use vocabulary::load::{LoadTask, Stage as LoadStage, Target};
 
@@ -24,7 +25,6 @@ use crate::command::{self, Bounds, End, Ran};
 use crate::control_group::ControlGroup;
 use crate::crash::ACK_VARIABLE;
 use crate::device::{Attached, Node, Site, attach};
-use crate::enclosure::Enclosure;
 use crate::filesystem::{Access, FileSystem, Instance, Stage, asks_for_discard, by_name};
 use crate::host_proc::HostProc;
 use crate::leftovers::{DIRECTORY_VARIABLE, Processes, end_those_of};
@@ -75,6 +75,7 @@ pub fn carry_out(
         group: None,
         watch: Watch::begin(Path::new("/")),
         part: None,
+        prepared: Value::Null,
     };
     let mut tools = Toolbox::new(trial.deadline, stop.clone());
     tools.see_host(host);
@@ -114,6 +115,8 @@ struct Trial<'a> {
     watch: Watch,
     /// Which part of a run is next, where a run is carried out in parts.
     part: Option<u32>,
+    /// What the load's layout said that the run is to know.
+    prepared: Value,
 }
 
 impl Trial<'_> {
@@ -415,7 +418,9 @@ impl Trial<'_> {
         let name = format!("the layout of the {}", self.spec.workload.load.kind);
         self.timed_with(Phase::Layout, |trial| {
             judge(&name, &trial.execute(&command, Some(&talk), directory)?, false)
-        })
+        })?;
+        self.prepared = talk.report().map_err(Failure::of)?.prepared;
+        Ok(())
     }
 
     /// The measured run. The command's own time is the phase's: the counters are read before it
@@ -466,10 +471,7 @@ impl Trial<'_> {
             acknowledgements: None,
             order_seed: self.spec.order_seed,
             scratch: self.load_place()?,
-            enclosed: match rustix::process::geteuid().is_root() {
-                true => None,
-                false => self.enclosure(directory)?.map(|enclosure| enclosure.directories),
-            },
+            prepared: self.prepared.clone(),
         };
         let talk = Talk::begin(&task)
             .map_err(|error| Failure::of(format!("writing the load's task: {error}")))?;
@@ -530,22 +532,9 @@ impl Trial<'_> {
         }
         let output: &Output = &spec.output;
         let (user, group) = (self.user.as_ref(), self.group.as_ref());
-        let enclosure = match talk {
-            Some(_) if rustix::process::geteuid().is_root() => self.enclosure(directory)?,
-            _ => None,
-        };
-        let enclosure = enclosure.as_ref();
-        let bounds =
-            Bounds { user, group, enclosure, deadline: self.deadline, ..Bounds::default() };
+        let bounds = Bounds { user, group, deadline: self.deadline, ..Bounds::default() };
         command::run(command, directory, &environment, bounds, output, talk, self.stop)
             .map_err(|error| Failure::of(error.to_string()))
-    }
-
-    /// What a load is kept in that does as another program's job says.
-    fn enclosure(&self, directory: &Path) -> Result<Option<Enclosure>, Failure> {
-        let raw = self.node.as_ref().filter(|_| self.access == Access::RawDevice);
-        let load = &self.spec.workload.load;
-        Ok(Enclosure::of_load(load, self.load_place()?, directory, raw.map(Node::path)))
     }
 
     /// The mount on which `directory` lies, as the record shows it.

@@ -18,17 +18,17 @@ use std::time::{Duration, Instant};
 use lab::record::CommandUsage;
 use lab::spec::{CommandLine, Output};
 use loads::counters::bytes_moved;
+use loads::enclosure::{TEMPORARY, own_program};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
 use trust::complaint::Excerpt;
 
 use crate::control_group::ControlGroup;
-use crate::enclosure::Enclosure;
 use crate::leftovers::group_runs;
 use crate::stop::Stop;
 use crate::sys;
 use crate::sys::confine::{confine, monotonic_ns};
-use crate::user::User;
+use crate::user::{OWN_PROGRAM, User};
 use crate::workload::Talk;
 
 /// How a command ended.
@@ -64,8 +64,6 @@ pub struct Bounds<'a> {
     pub user: Option<&'a User>,
     /// The control group that it joins.
     pub group: Option<&'a ControlGroup>,
-    /// What it is kept in.
-    pub enclosure: Option<&'a Enclosure>,
     /// When it is ended.
     pub deadline: Option<Instant>,
     /// What its standard output is, in the place of what is shown or thrown away.
@@ -91,9 +89,12 @@ pub fn run(
 ) -> io::Result<Ran> {
     let words = line.words();
     let (program, arguments) = words.split_first().expect("a command has at least one word");
-    let mut command = match line {
+    let enclosure = talk.and_then(Talk::enclosure);
+    let mut command = match (line, enclosure) {
+        // kurabe itself, by a name that an enclosure shows.
+        (_, Some(_)) if program == OWN_PROGRAM => trust::program::as_given(own_program()),
         // The shell of a line is kurabe's choice. What it runs is found by the user's own PATH.
-        CommandLine::Shell { .. } if !program.contains('/') => {
+        (CommandLine::Shell { .. }, _) if !program.contains('/') => {
             let shell = trust::program::locate(program).map_err(io::Error::other)?;
             let mut command = trust::program::as_given(shell.path());
             command.arg0(program);
@@ -119,18 +120,28 @@ pub fn run(
         let (task, report) = talk.streams()?;
         command.stdin(task).stdout(report);
     }
-    if bounds.enclosure.is_some() {
-        Enclosure::prepare(&mut command);
-    }
+    let mut complaint = None;
+    let enclosing = match enclosure {
+        Some(enclosure) => {
+            // A hook enters the directory once it is in the enclosure.
+            command.current_dir("/").env("TMPDIR", TEMPORARY);
+            let is_there = enclosure.directories.iter().any(|there| directory.starts_with(there));
+            let begin = if is_there { directory } else { Path::new(TEMPORARY) };
+            let (enclosing, said) = enclosure.prepare(begin)?;
+            complaint = Some(said);
+            Some(enclosing)
+        }
+        None => None,
+    };
     let group = bounds.group.map(ControlGroup::directory).transpose()?;
-    let departure = confine(&mut command, group, bounds.user.map(User::identity))?;
+    let departure = confine(&mut command, group, bounds.user.map(User::identity), enclosing)?;
 
     let (started, started_ns) = (Instant::now(), monotonic_ns());
-    let child = match bounds.enclosure {
-        Some(enclosure) => enclosure.spawn(&mut command),
-        None => command.spawn(),
-    };
-    let child = child.map_err(|error| {
+    let child = command.spawn().map_err(|error| {
+        let error = match complaint {
+            Some(said) => said.about(error),
+            None => error,
+        };
         io::Error::new(error.kind(), format!("'{program}' cannot be started: {error}"))
     })?;
     // The command object holds the write ends of the pipes; the readers end when it is gone.

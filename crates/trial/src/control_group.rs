@@ -92,7 +92,7 @@ impl ControlGroup {
         let joined = || -> io::Result<bool> {
             let mut probe = trust::program::command("sh").map_err(io::Error::other)?;
             probe.args(["-c", ":"]).stdin(Stdio::null());
-            let departure = confine(&mut probe, Some(self.directory()?), None)?;
+            let departure = confine(&mut probe, Some(self.directory()?), None, None)?;
             let child = probe.spawn()?;
             drop(probe);
             let (process, _) = departure.of(child)?;
@@ -269,7 +269,8 @@ mod tests {
         );
         let mut command = std::process::Command::new("sh");
         command.args(["-c", &script]);
-        let departure = confine(&mut command, Some(group.directory().unwrap()), None).unwrap();
+        let departure =
+            confine(&mut command, Some(group.directory().unwrap()), None, None).unwrap();
         let child = command.spawn().unwrap();
         drop(command);
         let (process, _) = departure.of(child).unwrap();

@@ -27,6 +27,7 @@ use lab::event::Event;
 use lab::record::{Check, Outcome, Phase, Record, Timeline};
 use lab::spec::{PowerCuts, TrialSpec};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use vocabulary::check::DURABILITY;
 use vocabulary::load::Stage as LoadStage;
 
@@ -343,16 +344,20 @@ impl Trial<'_, '_> {
                 status("setup");
                 bench.run("the setup", setup, &directory, Streams::default())?;
             }
+            let mut prepared = Value::Null;
             if bench.own_load()?.is_some_and(|load| load.has_setup()) {
                 status("layout");
-                let (command, talk) = bench.talk(LoadStage::Setup, &*instance, None)?;
+                let (command, talk) =
+                    bench.talk(LoadStage::Setup, &*instance, None, Value::Null)?;
                 let streams = Streams { talk: Some(&talk), ..Streams::default() };
                 bench.run("the load's layout", &command, &directory, streams)?;
+                let read = talk.report().map_err(Failure::of)?;
+                prepared = read.prepared;
             }
             instance.sync(&mut tools)?;
             status("running the load");
             let from = bench.disks().now().map_err(served_failure)?;
-            let ran = bench.load(&*instance);
+            let ran = bench.load(&*instance, prepared);
             let log = bench.disks().log().map_err(served_failure)?;
             match ran {
                 // It fails where nothing is written any more.

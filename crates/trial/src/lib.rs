@@ -9,7 +9,6 @@ mod control_group;
 pub mod crash;
 pub mod device;
 pub mod doctor;
-pub mod enclosure;
 pub mod facts;
 pub mod filesystem;
 pub mod host_proc;

@@ -198,7 +198,7 @@ impl User {
             .stdout(Stdio::null())
             .stderr(Stdio::null());
         // Held until the end: the child writes to it.
-        let departure = confine(command, None, Some(self.identity()));
+        let departure = confine(command, None, Some(self.identity()), None);
         departure.is_ok() && command.status().is_ok_and(|status| status.success())
     }
 }

@@ -11,6 +11,7 @@ use std::process::{ExitCode, Stdio};
 
 use lab::spec::CommandLine;
 use loads::KINDS;
+use loads::enclosure::{self, Enclosure};
 use rustix::fs::{MemfdFlags, memfd_create};
 use vocabulary::kind::Generator;
 #[cfg(doc)]
@@ -18,7 +19,6 @@ use vocabulary::load::Loss;
 use vocabulary::load::{LoadTask, Stage};
 use vocabulary::report::LoadReport;
 
-use crate::enclosure::Enclosure;
 use crate::stop::Stop;
 use crate::tool::Failure;
 use crate::user::{OWN_PROGRAM, User};
@@ -34,6 +34,7 @@ const REPORT_BYTES_MAX: u64 = 256 << 20;
 pub struct Talk {
     task: File,
     report: File,
+    enclosure: Option<Enclosure>,
 }
 
 impl Talk {
@@ -44,7 +45,15 @@ impl Talk {
         let mut file = memory("kurabe-task")?;
         file.write_all(&serde_json::to_vec(task).expect("a task has a JSON form"))?;
         file.rewind()?;
-        Ok(Talk { task: file, report: memory("kurabe-report")? })
+        // A user who is granted no namespaces has the load all the same, and is told.
+        let is_granted = rustix::process::geteuid().is_root() || enclosure::refusal().is_none();
+        let enclosure = Enclosure::of_task(task).filter(|_| is_granted);
+        Ok(Talk { task: file, report: memory("kurabe-report")?, enclosure })
+    }
+
+    /// What the load's process is kept in.
+    pub fn enclosure(&self) -> Option<&Enclosure> {
+        self.enclosure.as_ref()
     }
 
     /// Standard input and output of the load's process.
@@ -118,11 +127,6 @@ fn perform() -> Result<ExitCode, String> {
     };
     let text = read_below(io::stdin(), TASK_BYTES_MAX).map_err(|error| place(&error))?;
     let task: LoadTask = serde_json::from_slice(&text).map_err(|error| place(&error))?;
-    // First of all: a process of several threads cannot.
-    let enclosure = task.enclosed.clone();
-    let is_online = KINDS.reaches_out(&task.load);
-    let enclosed =
-        enclosure.map(|directories| Enclosure { directories, device: None, is_online }.enter());
     // Nothing that a tool of the load prints gets into the report.
     let mut output = io::stdout()
         .as_fd()
@@ -134,13 +138,17 @@ fn perform() -> Result<ExitCode, String> {
     let stop = Stop::on_signals().map_err(|error| error.to_string())?;
     let load = KINDS.open(&task.load)?;
     let mut report = match task.stage {
-        Stage::Setup => load.set_up(&task, stop.flag()).map(|()| LoadReport::default())?,
+        Stage::Setup => {
+            let prepared = load.set_up(&task, stop.flag())?;
+            LoadReport { prepared, ..LoadReport::default() }
+        }
         Stage::Run => load.run(&task, stop.flag())?,
         Stage::Recheck => return recheck(&*load, &task),
     };
-    if let Some(Err(error)) = enclosed {
+    if KINDS.is_enclosed(&task.load) && !enclosure::is_inside() {
         let free = "the load could write wherever you can";
-        report.findings.push(format!("{free}: {error}; run kurabe by sudo to keep it in"));
+        let reason = enclosure::refusal().unwrap_or("it was not started in an enclosure");
+        report.findings.push(format!("{free}: {reason}; run kurabe by sudo to keep it in"));
     }
     let json = serde_json::to_vec(&report).expect("a report has a JSON form");
     output.write_all(&json).map_err(|error| format!("writing the report: {error}"))?;

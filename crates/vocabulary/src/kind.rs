@@ -116,13 +116,14 @@ pub trait Generator {
         false
     }
 
-    /// Lays out what must be there before the run is measured.
+    /// Lays out what must be there before the run is measured, and says what the run is to know of it:
+    /// its [`LoadTask::prepared`].
     ///
     /// # Errors
     ///
     /// What failed, in words for a record.
-    fn set_up(&self, _task: &LoadTask, _stop: &AtomicBool) -> Result<(), String> {
-        Ok(())
+    fn set_up(&self, _task: &LoadTask, _stop: &AtomicBool) -> Result<Value, String> {
+        Ok(Value::Null)
     }
 
     /// In how many parts it can be run, on what was laid out once and in any order, while other
@@ -137,6 +138,11 @@ pub trait Generator {
             (Some(report), true) => Ok(report),
             _ => Err("a run of one part has one report".into()),
         }
+    }
+
+    /// Files outside of its target that it reads while it runs, where it is kept in.
+    fn inputs(&self) -> Vec<PathBuf> {
+        Vec::new()
     }
 
     /// Whether it needs the network.

@@ -80,12 +80,12 @@ pub struct LoadTask {
     /// Seed of the order in which a load of several parts carries them out, where it is random.
     #[serde(default)]
     pub order_seed: u64,
-    /// A directory of kurabe's own for the load's files, which lies outside of the target.
+    /// A directory of kurabe's own for the load's files, which lies outside of the target. In an
+    /// enclosure it is memory, which each stage finds empty.
     pub scratch: PathBuf,
-    /// The directories that the load's process keeps itself in, where its parent had no right to do
-    /// that.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub enclosed: Option<Vec<PathBuf>>,
+    /// What the setup said that the run is to know.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub prepared: Value,
 }
 
 /// Where a load works.

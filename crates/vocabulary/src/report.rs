@@ -56,6 +56,9 @@ pub struct LoadReport {
     /// The load's own report, in its own form.
     #[serde(default, skip_serializing_if = "serde_json::Value::is_null")]
     pub details: serde_json::Value,
+    /// What the setup has to tell the run, and nobody else.
+    #[serde(default, skip_serializing_if = "serde_json::Value::is_null")]
+    pub prepared: serde_json::Value,
     /// The histograms in the standard log format of HdrHistogram; moved into a file of its own
     /// when the record is stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -4,10 +4,11 @@
 use std::fs;
 use std::net::TcpListener;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use crate::harness::{Ran, Site};
+use crate::hidden::prerun;
 use crate::{Disk, PRECIOUS, expect_unharmed, ground, ground_of_disks, precious, proof};
 
 /// What is attacked.
@@ -29,11 +30,10 @@ impl Victims {
     }
 
     /// A program that root's job starts: it tries every way out, and says where it found one.
-    fn script(&self, site: &Site) -> PathBuf {
-        let path = site.work().join("out.sh");
+    fn script(&self) -> String {
         let number = fs::metadata(&self.disk.node).unwrap().rdev();
         let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
-        let text = format!(
+        format!(
             "exec 2>/dev/null\n\
              touch {proof}; echo evil >>{file}; rm -f {file}\n\
              echo evil >{node}; mknod d b {major} {minor}; echo evil >d; echo evil >/tmp/d\n\
@@ -50,9 +50,7 @@ impl Victims {
             node = self.disk.node.display(),
             sleeper = self.sleeper.id(),
             port = self.listener.local_addr().unwrap().port(),
-        );
-        fs::write(&path, text).unwrap();
-        path
+        )
     }
 
     #[track_caller]
@@ -100,7 +98,7 @@ fn run(site: &Site, contender: &str, options: &str) -> Ran {
 }
 
 /// What jobs can say that leads out.
-fn reaching(victims: &Victims, script: &Path, site: &Site) -> Vec<String> {
+fn reaching(victims: &Victims, script: &str, site: &Site) -> Vec<String> {
     let (file, proof) = (victims.file.display(), victims.proof.display());
     let log = site.work().join("evil.log");
     let text = format!(
@@ -108,8 +106,8 @@ fn reaching(victims: &Victims, script: &Path, site: &Site) -> Vec<String> {
     );
     fs::write(&log, text).unwrap();
     vec![
-        format!("exec_prerun=sh {}", script.display()),
-        format!("exec_postrun=sh {}", script.display()),
+        prerun(script),
+        prerun(script).replace("exec_prerun", "exec_postrun"),
         format!("read_iolog={}", log.display()),
         format!("read_iolog={}\nmerge_blktrace_file={proof}", log.display()),
         format!("write_iolog={proof}"),
@@ -135,7 +133,7 @@ fn no_job_leaves_its_contender() {
         return;
     }
     let mut victims = Victims::new(&site);
-    let script = victims.script(&site);
+    let script = victims.script();
     let place = site.home().join("place");
     fs::create_dir(&place).unwrap();
     let contender = format!("dir:{}", place.display());

@@ -9,6 +9,7 @@
 mod device;
 #[path = "../harness/mod.rs"]
 mod harness;
+mod hidden;
 mod jobs;
 mod ledger;
 mod names;

@@ -4,6 +4,7 @@
 //! prints is kept as it is; what is read from it stands beside.
 
 use std::path::Path;
+use std::process::Command;
 use std::sync::atomic::AtomicBool;
 
 use serde::{Deserialize, Serialize};
@@ -12,7 +13,8 @@ use super::PACKAGED_LOAD_FILE;
 use super::drift::Interval;
 use super::loadfile::LoadFile;
 use super::replay::Phase;
-use crate::tool::{Finished, Tool, run};
+use crate::enclosure::Enclosure;
+use crate::tool::{Finished, Tool, run_kept_in};
 
 /// How to run dbench.
 #[derive(Clone, Debug)]
@@ -208,15 +210,18 @@ impl DbenchReport {
 /// It is missing, failed, was stopped, or its output has not the known form; the clients' files do
 /// not fit.
 pub fn dbench(plan: &Dbench<'_>, stop: &AtomicBool) -> Result<DbenchReport, String> {
-    let mut command = Tool::Dbench.command()?;
+    Tool::Dbench.locate()?;
     // dbench takes load files that the replay refuses.
     if let Some(load) = packaged_load() {
         load.check_space(plan.directory, plan.clients)?;
     }
-    command.arg("-D").arg(plan.directory).arg("-t").arg(plan.execute_seconds.to_string());
-    // It prints no bytes of the counted phase but these.
-    command.arg("--per-client-results").arg(plan.clients.to_string());
-    let finished = run(&mut command, stop)?;
+    let fill = |command: &mut Command| {
+        command.arg("-D").arg(plan.directory).arg("-t").arg(plan.execute_seconds.to_string());
+        // It prints no bytes of the counted phase but these.
+        command.arg("--per-client-results").arg(plan.clients.to_string());
+    };
+    let reach = Enclosure { directories: vec![plan.directory.into()], ..Enclosure::default() };
+    let finished = run_kept_in(Tool::Dbench, &reach, fill, stop)?;
     parse(finished).map_err(|missing| format!("dbench's output has no {missing}"))
 }
 

@@ -8,6 +8,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -18,7 +19,8 @@ use serde::Serialize;
 use super::output::{self, FioJob};
 use super::place::Target;
 use super::run::{Fio, failed, measured, ready};
-use crate::tool::{Tool, run};
+use crate::enclosure::Enclosure;
+use crate::tool::{Tool, run_kept_in};
 
 /// What one node did.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -189,12 +191,14 @@ fn client(
     barrier: &Barrier,
     is_over: &AtomicBool,
 ) -> Result<Ran, String> {
-    let command = Tool::Fio.command();
+    let fill = |command: &mut Command| {
+        command.current_dir(scratch).args(["--eta=never", "--output-format=json+"]);
+        command.arg(format!("--client={node}")).arg(path);
+    };
+    let directories = vec![scratch.to_path_buf()];
+    let reach = Enclosure { directories, is_online: true, ..Enclosure::default() };
     barrier.wait();
-    let mut command = command?;
-    command.current_dir(scratch).args(["--eta=never", "--output-format=json+"]);
-    command.arg(format!("--client={node}")).arg(path);
-    let finished = run(&mut command, is_over)?;
+    let finished = run_kept_in(Tool::Fio, &reach, fill, is_over)?;
     let ended = Instant::now();
     let output::Output { version, mut jobs, .. } = output::parse(&finished.stdout)?;
     jobs.retain(|job| job.jobname != SUM);

@@ -2,8 +2,7 @@
 //!
 //! What keeps a job in its target is the enclosure that its process lives in, whatever it asks for.
 //! Here it is looked at early for the message's sake, and afterwards for the line that fio's failure
-//! comes from. One thing is refused for safety: fio loads an engine of the job's own while it only
-//! reads the job, which it does outside of any enclosure.
+//! comes from.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -156,7 +155,7 @@ pub(super) fn leads_out<'a>(
 }
 
 /// Splits a list of names at `:`, which a `\` protects, as fio does.
-pub(super) fn split_names(list: &str) -> Vec<String> {
+pub(crate) fn split_names(list: &str) -> Vec<String> {
     let mut names = vec![String::new()];
     let mut characters = list.chars().peekable();
     while let Some(c) = characters.next() {

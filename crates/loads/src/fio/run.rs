@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
@@ -24,8 +25,9 @@ use super::output::{self, FioJob};
 use super::place::{self, Target, join_names, split_names};
 use super::size::{self, Need};
 use super::verify;
+use crate::enclosure::Enclosure;
 use crate::space;
-use crate::tool::{Finished, Tool, ToolError, run};
+use crate::tool::{Finished, Tool, ToolError, run_kept_in};
 
 /// The interval of the logs, unless the job has one of its own.
 const LOG_INTERVAL_MS: u64 = 1000;
@@ -139,9 +141,11 @@ fn run_fio(
 ) -> Result<Finished, String> {
     let path = plan.scratch.join(name);
     fs::write(&path, text).map_err(failed("write", &path))?;
-    let mut command = Tool::Fio.command()?;
-    command.current_dir(plan.scratch).arg("--eta=never").args(arguments).arg(&path);
-    run(&mut command, stop).map_err(|error| blamed(plan, failure(plan, error)))
+    let fill = |command: &mut Command| {
+        command.current_dir(plan.scratch).arg("--eta=never").args(arguments).arg(&path);
+    };
+    let ran = run_kept_in(Tool::Fio, &reach(plan), fill, stop);
+    ran.map_err(|error| blamed(plan, failure(plan, error)))
 }
 
 /// fio's failure in one line, with its own reason where it gives one.
@@ -167,6 +171,16 @@ fn failure(plan: &Fio<'_>, error: ToolError) -> String {
 /// What fio said, with the names of files as they are in the contender.
 fn without_root(plan: &Fio<'_>, said: &str) -> String {
     said.replace(&format!("{}/", plan.target.path().display()), "")
+}
+
+/// What fio may touch.
+fn reach(plan: &Fio<'_>) -> Enclosure {
+    let scratch = plan.scratch.to_path_buf();
+    let (directories, device) = match plan.target {
+        Target::Directory(directory) => (vec![scratch, directory.clone()], None),
+        Target::Device(device) => (vec![scratch], Some(device.clone())),
+    };
+    Enclosure { directories, device, ..Enclosure::default() }
 }
 
 /// Runs jobs whose files, or files of the same names, were laid out.

@@ -1,31 +1,32 @@
 //! Asks the installed fio whether it understands a job, before anything is touched.
 //!
-//! fio reads the job from its standard input, says what it thinks of it and ends: it opens none of
-//! the job's files and writes nothing. What it does not find by that, and a run does: an engine
+//! fio reads the job from its standard input, says what it thinks of it and ends. It can load an engine that the
+//! job names meanwhile, so it does that in an enclosure without a contender. What it does not find by that, and a run does: an engine
 //! that this fio cannot load, values that do not go together (a block size that direct I/O
 //! refuses). What it never finds, because it reads a number as far as it is one (`4q` is 4), is
 //! told here for the sizes.
 
 use std::fs::File;
 use std::io::{self, Seek, Write};
-use std::process::{Command, Output};
+use std::process::Stdio;
 
 use rustix::fs::{MemfdFlags, memfd_create};
 
 use super::jobfile::{JobFile, JobFileError, JobOption};
 use super::size::parse_bytes;
-use crate::tool::{Tool, ToolError};
+use crate::enclosure;
+use crate::tool::{Finished, Tool, ToolError, ask};
 
 /// Refuses a job that the installed fio does not understand, at the option that it is about. The
-/// job must be [`placed`](super::place::placed).
+/// job must be [`placed`](super::place::placed). Where [`unasked`] has a reason, fio is not asked.
 ///
 /// # Errors
 /// The place with fio's own words; fio is missing or cannot be started.
 pub fn understood(job: &JobFile) -> Result<(), String> {
-    let output = ask(Tool::Fio.command()?, job)
-        .map_err(|source| ToolError::Spawn { program: Tool::Fio.program().to_owned(), source })?;
-    if !output.status.success() {
-        return Err(complaint(job, &output).into());
+    match ask_about(job) {
+        Ok(_) | Err(ToolError::NotKeptIn { .. }) => {}
+        Err(ToolError::Failed(said)) => return Err(complaint(job, &said).into()),
+        Err(error) => return Err(error.into()),
     }
     match options(job).find(|option| is_misread(option)) {
         Some(option) => {
@@ -38,11 +39,23 @@ pub fn understood(job: &JobFile) -> Result<(), String> {
     }
 }
 
-fn ask(mut fio: Command, job: &JobFile) -> io::Result<Output> {
+/// Why fio is not asked about jobs: it reads them only where the kernel keeps it in.
+pub fn unasked() -> Option<&'static str> {
+    if enclosure::is_inside() { None } else { enclosure::refusal() }
+}
+
+/// fio reads the job and runs code that the job names, so it is in an enclosure that has no contender.
+fn ask_about(job: &JobFile) -> Result<Finished, ToolError> {
+    let text = job_on_memory(job)
+        .map_err(|source| ToolError::Spawn { program: Tool::Fio.program().to_owned(), source })?;
+    ask(Tool::Fio, &["--parse-only", "-"], text.into())
+}
+
+fn job_on_memory(job: &JobFile) -> io::Result<File> {
     let mut text = File::from(memfd_create("job", MemfdFlags::CLOEXEC)?);
     text.write_all(job.to_string().as_bytes())?;
     text.rewind()?;
-    fio.args(["--parse-only", "-"]).env("LC_ALL", "C").stdin(text).output()
+    Ok(text)
 }
 
 fn options(job: &JobFile) -> impl Iterator<Item = &JobOption> {
@@ -50,8 +63,8 @@ fn options(job: &JobFile) -> impl Iterator<Item = &JobOption> {
 }
 
 /// What fio said, at the option that it said it of.
-fn complaint(job: &JobFile, output: &Output) -> JobFileError {
-    let said = String::from_utf8_lossy(&output.stderr);
+fn complaint(job: &JobFile, output: &Finished) -> JobFileError {
+    let said = &output.stderr;
     let mut culprit = None;
     let mut is_unknown = false;
     let mut words = Vec::new();
@@ -66,8 +79,7 @@ fn complaint(job: &JobFile, output: &Output) -> JobFileError {
             words.push(line.to_owned());
         }
     }
-    let listed = String::from_utf8_lossy(&output.stdout);
-    let values = valid_values(&listed);
+    let values = valid_values(&output.stdout);
     if !values.is_empty() {
         words.push(format!("its values are {}", values.join(", ")));
     }
@@ -88,9 +100,8 @@ fn complaint(job: &JobFile, output: &Output) -> JobFileError {
 
 /// What fio says of an option; nothing where it cannot be asked.
 fn help(name: &str) -> String {
-    let Ok(mut fio) = Tool::Fio.command() else { return String::new() };
-    let asked = fio.arg(format!("--cmdhelp={name}")).env("LC_ALL", "C").output();
-    asked.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default()
+    let asked = ask(Tool::Fio, &[&format!("--cmdhelp={name}")], Stdio::null());
+    asked.map(|output| output.stdout).unwrap_or_default()
 }
 
 /// What an option takes, by the line `type: string with time postfix (opt=10s)` of fio's help, with

@@ -25,7 +25,7 @@ use crate::fio::run::JobSeries;
 use crate::fio::size::{Need, need};
 use crate::fio::{
     Figures, Fio, FioJob, FioReport, Groups, JobFile, Prepared, Target, changes, fio, fio_on,
-    lay_out, lay_out_on, left_out, output, place, replaced, several_write, synced_at_end,
+    lay_out, lay_out_on, left_out, output, place, replaced, several_write, synced_at_end, unasked,
     understood, unsynced, unwritten, verifies_any, verifies_later, verify_again,
 };
 use crate::tool::Tool;
@@ -272,6 +272,10 @@ impl Generator for FioLoad {
             ));
         }
         entries.extend(note(&job, self.as_written).map(|words| ("caution", words)));
+        if let Some(reason) = unasked() {
+            let words = format!("fio was not asked whether it takes the job: {reason}");
+            entries.push(("not checked", words));
+        }
         Ok(capacity::lines(&entries) + &capacity::verdict(self.bytes(&need), capacity))
     }
 
@@ -293,14 +297,15 @@ impl Generator for FioLoad {
         true
     }
 
-    fn set_up(&self, task: &LoadTask, stop: &AtomicBool) -> Result<(), String> {
+    fn set_up(&self, task: &LoadTask, stop: &AtomicBool) -> Result<Value, String> {
         let job = job(self)?;
         if self.nodes.is_empty() {
             return lay_out_job(&job, self.as_written, task, stop);
         }
         let (scratch, target) = (scratch(task)?, target(&task.target)?);
         let plan = Fio { job: &job, target: &target, scratch: &scratch, as_written: false };
-        lay_out_on(&plan, &self.nodes, stop)
+        lay_out_on(&plan, &self.nodes, stop)?;
+        Ok(Value::Null)
     }
 
     fn checks(&self) -> Vec<String> {
@@ -347,6 +352,16 @@ impl Generator for FioLoad {
             details: serde_json::to_value(&report).expect("a report has a JSON form"),
             ..LoadReport::default()
         })
+    }
+
+    /// The logs that it replays.
+    fn inputs(&self) -> Vec<PathBuf> {
+        let Ok(job) = job(self) else { return Vec::new() };
+        let options = job.sections.iter().flat_map(|section| &section.options);
+        let replayed = options.filter(|option| option.name == "read_iolog");
+        let names = replayed
+            .flat_map(|option| place::split_names(option.value.as_deref().unwrap_or_default()));
+        names.map(PathBuf::from).filter(|path| path.is_absolute()).collect()
     }
 
     fn reaches_out(&self) -> bool {
@@ -512,29 +527,24 @@ pub(super) fn target(place: &Place) -> Result<Target, String> {
     }
 }
 
-/// fio's working directory, outside of the contender; both stages of a load have the same.
+/// fio's working directory, outside of the contender.
 fn scratch(task: &LoadTask) -> Result<PathBuf, String> {
     let scratch = task.scratch.join("fio");
     std::fs::create_dir_all(&scratch).map_err(|error| format!("{}: {error}", scratch.display()))?;
     Ok(scratch)
 }
 
-/// Name of the file in fio's working directory in which the layout tells the run what it made.
-const PREPARED_FILE: &str = "prepared.json";
-
 /// Lays the files of a job out and overwrites them, or the device over the same length, so that
-/// the run finds written extents and its counters are the load's alone.
+/// the run finds written extents and its counters are the load's alone. Says what was made.
 pub(super) fn lay_out_job(
     job: &JobFile,
     as_written: bool,
     task: &LoadTask,
     stop: &AtomicBool,
-) -> Result<(), String> {
+) -> Result<Value, String> {
     let (scratch, target) = (scratch(task)?, target(&task.target)?);
     let prepared = lay_out(&Fio { job, target: &target, scratch: &scratch, as_written }, stop)?;
-    let path = scratch.join(PREPARED_FILE);
-    let json = serde_json::to_vec(&prepared).expect("it has a JSON form");
-    std::fs::write(&path, json).map_err(|error| format!("{}: {error}", path.display()))
+    Ok(serde_json::to_value(prepared).expect("it has a JSON form"))
 }
 
 pub(super) fn run_job(
@@ -544,10 +554,8 @@ pub(super) fn run_job(
     stop: &AtomicBool,
 ) -> Result<FioReport, String> {
     let (scratch, target) = (scratch(task)?, target(&task.target)?);
-    let path = scratch.join(PREPARED_FILE);
-    let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
-    let json = std::fs::read(&path).map_err(|error| failed(&error))?;
-    let prepared: Prepared = serde_json::from_slice(&json).map_err(|error| failed(&error))?;
+    let prepared: Prepared = serde_json::from_value(task.prepared.clone())
+        .map_err(|error| format!("what the layout said of its files: {error}"))?;
     fio(&Fio { job, target: &target, scratch: &scratch, as_written }, &prepared, stop)
 }
 

@@ -186,7 +186,7 @@ impl Generator for FioMatrixLoad {
     }
 
     /// The cells share their files.
-    fn set_up(&self, task: &LoadTask, stop: &AtomicBool) -> Result<(), String> {
+    fn set_up(&self, task: &LoadTask, stop: &AtomicBool) -> Result<Value, String> {
         let matrix = self.matrix()?;
         let cells = matrix.cells();
         let cell = cells.first().ok_or("the matrix has no cell")?;

@@ -213,7 +213,7 @@ impl Generator for TreeLoad {
     }
 
     /// Writes the synthetic tree's archive, outside of the contender.
-    fn set_up(&self, task: &LoadTask, _: &AtomicBool) -> Result<(), String> {
+    fn set_up(&self, task: &LoadTask, _: &AtomicBool) -> Result<Value, String> {
         if let Source::Synthetic { files, seed } = self.source {
             let path = self.archive(task);
             let failed = |error: io::Error| format!("{}: {error}", path.display());
@@ -221,7 +221,7 @@ impl Generator for TreeLoad {
             write_archive(&SyntheticTree::new(files, seed), &mut writer).map_err(failed)?;
             writer.flush().map_err(failed)?;
         }
-        Ok(())
+        Ok(Value::Null)
     }
 
     fn run(&self, task: &LoadTask, stop: &AtomicBool) -> Result<LoadReport, String> {

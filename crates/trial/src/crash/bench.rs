@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use crash::{Flushes, Log, State};
 use lab::spec::{CommandLine, Output};
 use loads::KINDS;
+use serde_json::Value;
 use vocabulary::kind::Generator;
 use vocabulary::load::{LoadTask, Stage as LoadStage, Target};
 
@@ -21,7 +22,6 @@ use super::{ACK_VARIABLE, Setting};
 use crate::command::{self, Bounds, End};
 use crate::device::served::{Pages, Served};
 use crate::device::{Attached, Node, attach_served};
-use crate::enclosure::Enclosure;
 use crate::filesystem::{Access, FileSystem, Instance, Stage, by_name};
 use crate::tool::{Failure, Toolbox};
 use crate::workload::Talk;
@@ -88,6 +88,7 @@ impl<'a> Bench<'a> {
         stage: LoadStage,
         instance: &dyn Instance,
         acknowledgements: Option<PathBuf>,
+        prepared: Value,
     ) -> Result<(CommandLine, Talk), Failure> {
         let spec = self.setting.spec;
         let node = self.node();
@@ -110,21 +111,12 @@ impl<'a> Bench<'a> {
             acknowledgements,
             order_seed: spec.order_seed,
             scratch: place,
-            enclosed: None,
+            prepared,
         };
         let talk = made
             .and_then(|()| Talk::begin(&task))
             .map_err(|error| Failure::of(format!("writing the load's task: {error}")))?;
         Ok((Talk::command(None)?, talk))
-    }
-
-    /// What a load of kurabe's is kept in that does as another program's job says.
-    pub fn enclosure(&self, directory: &Path) -> Option<Enclosure> {
-        let node = self.node();
-        let is_raw = self.file_system().is_ok_and(|known| known.access == Access::RawDevice);
-        let raw_device = is_raw.then_some(node.path());
-        let load = &self.setting.spec.workload.load;
-        Enclosure::of_load(load, self.load_place(), directory, raw_device)
     }
 
     /// Where the load's process has its own files.
@@ -133,7 +125,7 @@ impl<'a> Bench<'a> {
     }
 
     /// The load, while its acknowledgements are received.
-    pub fn load(&self, instance: &dyn Instance) -> Result<(), Failure> {
+    pub fn load(&self, instance: &dyn Instance, prepared: Value) -> Result<(), Failure> {
         let pipe = self.pipe();
         let failed =
             |error: io::Error| Failure::of(format!("the pipe for acknowledgements: {error}"));
@@ -142,7 +134,7 @@ impl<'a> Bench<'a> {
         let (command, talk) = match load.command() {
             Some(command) => (command, None),
             None => {
-                let (command, talk) = self.talk(LoadStage::Run, instance, Some(pipe))?;
+                let (command, talk) = self.talk(LoadStage::Run, instance, Some(pipe), prepared)?;
                 (command, Some(talk))
             }
         };
@@ -184,10 +176,8 @@ impl<'a> Bench<'a> {
         ];
         let limit = spec.timeout_ns.map(Duration::from_nanos);
         let deadline = limit.map(|limit| Instant::now() + limit);
-        let enclosure = self.enclosure(directory);
-        let enclosure = enclosure.as_ref().filter(|_| streams.talk.is_some());
         let standard_output = streams.output;
-        let bounds = Bounds { deadline, standard_output, enclosure, ..Bounds::default() };
+        let bounds = Bounds { deadline, standard_output, ..Bounds::default() };
         let (output, talk) = (Output::Null, streams.talk);
         let ran = command::run(command, directory, &environment, bounds, &output, talk, stop)
             .map_err(|error| Failure::of(error.to_string()))?;

@@ -14,6 +14,7 @@ use lab::spec::{CommandLine, Output};
 use loads::acknowledge::received_file;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use vocabulary::load::Stage as LoadStage;
 
 use super::bench::Bench;
@@ -262,7 +263,8 @@ impl Bench<'_> {
         let (line, talk) = match (&workload.check, own) {
             (Some(check), _) => (with_arguments(check, &instance.directory(), &file), None),
             (None, Some(_)) => {
-                let (line, talk) = self.talk(LoadStage::Recheck, instance, Some(file))?;
+                let (line, talk) =
+                    self.talk(LoadStage::Recheck, instance, Some(file), Value::Null)?;
                 (line, Some(talk))
             }
             (None, None) => {
@@ -277,9 +279,7 @@ impl Bench<'_> {
         let _alone = (talk.is_none() && !cuts.parallel_checks).then(alone);
         let waiting_ns = ns_since(begun);
         let deadline = Instant::now() + Duration::from_nanos(cuts.check_timeout_ns);
-        let enclosure = self.enclosure(&instance.directory());
-        let enclosure = enclosure.as_ref().filter(|_| talk.is_some());
-        let bounds = Bounds { deadline: Some(deadline), enclosure, ..Bounds::default() };
+        let bounds = Bounds { deadline: Some(deadline), ..Bounds::default() };
         // In an enclosure the directory of the check may not be there.
         let place = match talk {
             Some(_) => instance.directory(),

@@ -1,5 +1,5 @@
-//! What a command gives up between fork and exec: its terminal, root, and the sight of processes
-//! that are not its own.
+//! What a command gives up between fork and exec: its terminal, root, and the host's files where it is kept
+//! in its contender.
 
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -7,10 +7,11 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 
 use rustix::fs::{Mode, OFlags, openat};
-use rustix::mount::{MountFlags, mount};
 use rustix::process::{Gid, Pid, Uid};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 use rustix::time::{ClockId, clock_gettime};
+
+use loads::{Enclosing, Kinship};
 
 use super::wait::process_of;
 
@@ -52,19 +53,6 @@ pub fn monotonic_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// Lets a command that is the first of a process namespace see the processes of that alone, and
-/// change no setting of the kernel's.
-pub fn see_own_processes(command: &mut Command) {
-    // SAFETY: as below.
-    unsafe {
-        command.pre_exec(|| {
-            let flags =
-                MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-            Ok(mount(c"proc", c"/proc", c"proc", flags, None)?)
-        });
-    }
-}
-
 /// Makes the command the first process of a session and group of its own, so that it has no
 /// terminal. `group` is the open directory of the control group that it joins. With an identity it
 /// becomes that user for good: no capability, no way back by a setuid program.
@@ -72,6 +60,7 @@ pub fn confine(
     command: &mut Command,
     group: Option<OwnedFd>,
     identity: Option<Identity>,
+    mut enclosing: Option<Enclosing>,
 ) -> io::Result<Departure> {
     let (reader, writer) = io::pipe()?;
     // SAFETY: the hook runs between fork and exec and makes plain system calls on memory that was
@@ -79,7 +68,10 @@ pub fn confine(
     // has one thread, so what the kernel keeps for a thread is the process's.
     unsafe {
         command.pre_exec(move || {
-            let process = group.as_ref().map_or(Ok(0), enter)?;
+            let process = match &mut enclosing {
+                Some(enclosing) => enclosing.enter(Kinship::Sibling, group.as_ref())?,
+                None => group.as_ref().map_or(Ok(0), enter)?,
+            };
             rustix::process::setsid()?;
             if let Some(identity) = &identity {
                 become_user(identity)?;

@@ -1,0 +1,220 @@
+//! What a tool that does as somebody's job says may touch: its contender, memory of its own, and nothing
+//! else.
+//!
+//! Whatever a job asks for, the kernel keeps it in; nothing here reads a job. An enclosure begins as an empty
+//! root, and what is in it is listed in `tree`. Invariants: everything but the contender's directory (or
+//! device) and memory of a limited size is read-only; `/dev` has no device but the contender's; there is no
+//! process, no mount and no socket of the host's, and no network but for a load on other machines; what was
+//! started in it ends with its first process, and has no capability by which any of this is undone.
+//!
+//! Only [`crate::tool`] starts fio, dbench and bonnie++, and it starts them in an enclosure.
+
+mod tree;
+
+use std::ffi::CString;
+use std::fs::{self, File};
+use std::io::{self, Read, Seek};
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::sync::OnceLock;
+
+use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::thread::{CapabilitySet, capabilities};
+use vocabulary::load::{Load, LoadTask, Target};
+
+use crate::KINDS;
+use crate::acknowledge::received_file;
+use crate::sys::enclosed::{Blueprint, Enclosing};
+
+pub use tree::TEMPORARY;
+
+/// What an enclosure contains besides the programs of the system.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Enclosure {
+    /// The directories that can be written.
+    pub directories: Vec<PathBuf>,
+    /// The directories in whose place there is memory, which is gone afterwards.
+    pub memory: Vec<PathBuf>,
+    /// Files that can be read; a FIFO can be written.
+    pub files: Vec<PathBuf>,
+    /// The programs that are started in it; their libraries come along.
+    pub programs: Vec<PathBuf>,
+    /// The block device that can be written.
+    pub device: Option<PathBuf>,
+    /// Whether it has the machine's network.
+    pub is_online: bool,
+}
+
+/// What root keeps: rights over files, priorities, limits, other users. fio, dbench and bonnie++ need
+/// no more, and none of these undoes an enclosure.
+const KEPT: CapabilitySet = CapabilitySet::CHOWN
+    .union(CapabilitySet::DAC_OVERRIDE)
+    .union(CapabilitySet::FOWNER)
+    .union(CapabilitySet::FSETID)
+    .union(CapabilitySet::SETGID)
+    .union(CapabilitySet::SETUID)
+    .union(CapabilitySet::IPC_LOCK)
+    .union(CapabilitySet::SYS_NICE)
+    .union(CapabilitySet::SYS_RESOURCE);
+
+impl Enclosure {
+    /// What the process of a load is kept in that does as another program's job says; nothing for other
+    /// loads.
+    pub fn of_task(task: &LoadTask) -> Option<Enclosure> {
+        Self::of_load(&task.load, &task.scratch, &task.target, task.acknowledgements.as_deref())
+    }
+
+    fn of_load(
+        load: &Load,
+        scratch: &Path,
+        target: &Target,
+        acknowledgements: Option<&Path>,
+    ) -> Option<Enclosure> {
+        if !KINDS.is_enclosed(load) {
+            return None;
+        }
+        let (directories, device) = match target {
+            Target::Directory(directory) => (vec![directory.clone()], None),
+            Target::Device(device) | Target::Minfs(device) => (Vec::new(), Some(device.clone())),
+        };
+        let opened = KINDS.open(load).ok();
+        let (programs, inputs) =
+            opened.map(|load| (load.programs(), load.inputs())).unwrap_or_default();
+        let beside = acknowledgements.map(received_file).filter(|file| file.exists());
+        let own = acknowledgements.map(Path::to_path_buf).into_iter().chain(beside);
+        let files = own.chain(inputs.into_iter().filter(|file| is_everybodys(file))).collect();
+        Some(Enclosure {
+            directories,
+            memory: vec![scratch.to_path_buf()],
+            files,
+            programs,
+            device,
+            is_online: KINDS.reaches_out(load),
+        })
+    }
+
+    /// Readies it for one process, which begins in `directory`. The other end tells why it could not be built.
+    ///
+    /// # Errors
+    /// Something that it is to contain is not there.
+    pub fn prepare(&self, directory: &Path) -> io::Result<(Enclosing, Complaint)> {
+        let plan = tree::plan(self)?;
+        let complaint = File::from(memfd_create("kurabe-complaint", MemfdFlags::CLOEXEC)?);
+        let is_privileged = capabilities(None)?.effective.contains(CapabilitySet::SYS_ADMIN);
+        let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
+        let map = |number: u32| tree::text(format!("{number} {number} 1"));
+        let user_maps = match is_privileged {
+            true => None,
+            false => Some([map(user.as_raw())?, map(group.as_raw())?]),
+        };
+        let kept = if is_privileged { KEPT } else { CapabilitySet::empty() };
+        let enclosing = Enclosing::new(Blueprint {
+            parts: plan.parts,
+            steps: plan.steps,
+            root_options: CString::from(tree::ROOT_OPTIONS),
+            directory: tree::path_text(directory)?,
+            user_maps,
+            is_online: self.is_online,
+            kept,
+            complaint: complaint.try_clone()?,
+        })?;
+        Ok((enclosing, Complaint(complaint)))
+    }
+
+    /// Starts a command in it; the process that is returned waits for the command and ends as it does.
+    pub(crate) fn spawn(&self, command: &mut Command) -> io::Result<Child> {
+        let directory = command.get_current_dir().unwrap_or(Path::new(TEMPORARY)).to_path_buf();
+        // The hook enters it: outside it may not be there.
+        command.current_dir("/").env("TMPDIR", TEMPORARY);
+        let (enclosing, complaint) = self.prepare(&directory)?;
+        enclosing.of_child(command);
+        command.spawn().map_err(|error| complaint.about(error))
+    }
+}
+
+/// What a process said that did not get into its enclosure.
+#[derive(Debug)]
+pub struct Complaint(File);
+
+impl Complaint {
+    /// An error of starting the process, with what was said.
+    pub fn about(mut self, error: io::Error) -> io::Error {
+        let mut said = String::new();
+        let read = self.0.rewind().and_then(|()| self.0.as_fd().try_clone_to_owned());
+        let read = read.and_then(|file| File::from(file).take(4096).read_to_string(&mut said));
+        match read {
+            Ok(1..) => {
+                let text = format!("keeping the load in its contender: {said}: {error}");
+                io::Error::new(error.kind(), text)
+            }
+            _ => error,
+        }
+    }
+}
+
+/// Whether a job may see a file only because it names it: a regular one that everybody may read.
+fn is_everybodys(file: &Path) -> bool {
+    fs::metadata(file).is_ok_and(|facts| facts.is_file() && facts.mode() & 0o004 != 0)
+}
+
+/// Whether this process is in an enclosure.
+pub fn is_inside() -> bool {
+    const TMPFS_MAGIC: i128 = 0x0102_1994;
+    rustix::fs::statfs("/").is_ok_and(|facts| i128::from(facts.f_type) == TMPFS_MAGIC)
+        && fs::symlink_metadata(tree::MARK).is_ok()
+}
+
+/// Whether this process is root's.
+pub(crate) fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Why this process can have no enclosure; found out once.
+pub fn refusal() -> Option<&'static str> {
+    static REFUSAL: OnceLock<Option<String>> = OnceLock::new();
+    let refusal = REFUSAL.get_or_init(|| {
+        let mut command = trust::program::itself();
+        let (enclosing, complaint) = match Enclosure::default().prepare(Path::new("/")) {
+            Ok(prepared) => prepared,
+            Err(error) => return Some(error.to_string()),
+        };
+        enclosing.of_trial_run(&mut command);
+        match command.spawn() {
+            Err(error) if error.raw_os_error() == Some(libc::ECANCELED) => None,
+            Err(error) => Some(complaint.about(error).to_string()),
+            Ok(_) => Some("a command began that is not to begin".into()),
+        }
+    });
+    refusal.as_deref()
+}
+
+/// This program, by a name that can be shown in an enclosure and by which it is not writable there; by the
+/// kernel's name where its file was replaced since it began.
+pub fn own_program() -> PathBuf {
+    let running = Path::new("/proc/self/exe");
+    let identity = |path: &Path| fs::metadata(path).map(|facts| (facts.dev(), facts.ino())).ok();
+    let named = std::env::current_exe().ok();
+    named
+        .filter(|path| identity(path).is_some() && identity(path) == identity(running))
+        .unwrap_or_else(|| running.to_path_buf())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_load_on_other_machines_is_kept_in_and_has_the_network() {
+        let enclosure = |nodes: &[&str]| {
+            let load = serde_json::json!({ "kind": "fio", "text": "rw=read", "nodes": nodes });
+            let load: Load = serde_json::from_value(load).unwrap();
+            let target = Target::Directory("/mnt".into());
+            Enclosure::of_load(&load, Path::new("/own"), &target, None).unwrap()
+        };
+        let (here, there) = (enclosure(&[]), enclosure(&["a", "b"]));
+        assert_eq!(there.directories, here.directories);
+        assert_eq!((here.is_online, there.is_online), (false, true));
+    }
+}
