@@ -331,9 +331,17 @@ impl Claim {
 ///
 /// Those of looking: no such file, no permission, no wipefs(8), a block that cannot be read.
 pub fn examine(path: &Path) -> io::Result<Findings> {
+    examine_open(path).map(|(_, findings)| findings)
+}
+
+/// The same, with the device that was looked at; absent when it is none.
+pub(crate) fn examine_open(path: &Path) -> io::Result<(Option<File>, Findings)> {
     match pinned::open(path, OFlags::RDONLY)? {
-        Some(device) => system::examine(&device, path),
-        None => Ok(no_block_device(path)),
+        Some(device) => {
+            let findings = system::examine(&device, path)?;
+            Ok((Some(device), findings))
+        }
+        None => Ok((None, no_block_device(path))),
     }
 }
 

@@ -20,7 +20,7 @@ pub use trust::output;
 pub use trust::program;
 use trust::{Directory, Refused};
 
-use crate::claim::{self, Permission, Use, examine};
+use crate::claim::{self, Permission, Use, examine_open};
 use crate::file::of_system;
 use crate::{AlignedBuffer, BlockDevice, FileDevice, FileDeviceOptions};
 
@@ -256,9 +256,11 @@ pub fn is_write_protected(path: &Path) -> bool {
     })
 }
 
-/// The image behind a loop device, by the device's name.
-fn backing_file(device: &str) -> Option<PathBuf> {
-    let text = std::fs::read_to_string(format!("/sys/block/{device}/loop/backing_file")).ok()?;
+/// The image behind a loop device, by the device's number.
+fn backing_file(number: u64) -> Option<PathBuf> {
+    let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
+    let path = format!("/sys/dev/block/{major}:{minor}/loop/backing_file");
+    let text = std::fs::read_to_string(path).ok()?;
     Some(PathBuf::from(text.trim_end_matches('\n')))
 }
 
@@ -280,7 +282,8 @@ pub fn check_not_attached(path: &Path) -> Result<(), Failure> {
 
 /// The other way round: whether `path` is a loop device whose image someone has locked.
 fn is_image_locked(path: &Path, read_only: bool) -> bool {
-    let image = path.canonicalize().ok().and_then(|path| backing_file(path.file_name()?.to_str()?));
+    let facts = path.metadata().ok().filter(|facts| facts.file_type().is_block_device());
+    let image = facts.and_then(|facts| backing_file(facts.rdev()));
     // By now the name may lead to something else: a FIFO is not waited for.
     let open = |image| File::options().read(true).custom_flags(libc::O_NONBLOCK).open(image).ok();
     let Some(image) = image.and_then(open) else { return false };
@@ -290,12 +293,13 @@ fn is_image_locked(path: &Path, read_only: bool) -> bool {
 
 /// Refuses to make something on `path` where that would destroy what was not given up by `force`: on
 /// a device what the claim that guards every device here finds, in an image anything at all. A path
-/// where nothing is takes a size, `makes_image`.
-pub fn check_free(path: &Path, makes_image: bool, force: bool) -> Result<(), Failure> {
+/// where nothing is takes a size, `makes_image`. What is opened afterwards is to be the same
+/// ([`Checked::verify`]).
+pub fn check_free(path: &Path, makes_image: bool, force: bool) -> Result<Checked, Failure> {
     let refuse = |why: &str| Err(Failure::refused(path.display(), why));
     let Ok(facts) = path.metadata() else {
         return match makes_image {
-            true => Ok(()),
+            true => Ok(Checked::Nothing),
             false => refuse("there is no such device or image; --size makes an image"),
         };
     };
@@ -306,8 +310,9 @@ pub fn check_free(path: &Path, makes_image: bool, force: bool) -> Result<(), Fai
         };
     }
     // What is neither an image nor a device is refused when it is opened.
+    let checked = Checked::File(facts.dev(), facts.ino());
     if force || facts.len() == 0 || !facts.is_file() {
-        return Ok(());
+        return Ok(checked);
     }
     if makes_image {
         return refuse(
@@ -320,7 +325,43 @@ pub fn check_free(path: &Path, makes_image: bool, force: bool) -> Result<(), Fai
     image.read_at(&mut start, 0).map_err(|error| Failure::failed(path.display(), error))?;
     match start.iter().any(|byte| *byte != 0) {
         true => refuse("it holds something; --force overwrites it"),
-        false => Ok(()),
+        false => Ok(checked),
+    }
+}
+
+/// What [`check_free`] looked at. A path may lead to something else by the time that it is opened.
+#[must_use]
+pub enum Checked {
+    /// There was no such file.
+    Nothing,
+    /// A file: the number of its file system, and its inode.
+    File(u64, u64),
+    /// A block device, held open so that its number cannot pass to another one.
+    Device(File),
+}
+
+impl Checked {
+    /// Refuses to write on `opened` unless it is what was looked at.
+    ///
+    /// # Errors
+    ///
+    /// It is something else; nothing was written.
+    pub fn verify(&self, opened: &FileDevice) -> Result<(), Failure> {
+        let failed = |error| Failure::failed(opened.path().display(), error);
+        let facts = opened.file().metadata().map_err(failed)?;
+        let is_same = match self {
+            Checked::Nothing => !opened.is_block_device(),
+            Checked::File(file_system, inode) => {
+                (facts.dev(), facts.ino()) == (*file_system, *inode)
+            }
+            Checked::Device(device) => {
+                opened.is_block_device()
+                    && device.metadata().map_err(failed)?.rdev() == facts.rdev()
+            }
+        };
+        let why = "the path has come to lead to something else than what was checked; nothing was \
+                   written; look with ls -l, and try again";
+        if is_same { Ok(()) } else { Err(Failure::refused(opened.path().display(), why)) }
     }
 }
 
@@ -328,8 +369,8 @@ pub fn check_free(path: &Path, makes_image: bool, force: bool) -> Result<(), Fai
 /// store or partition table it carries may be lost. That a process merely has it open is no
 /// objection: the exclusive open that follows decides, and a laboratory that calls mkfs keeps its own
 /// device open.
-fn check_claim(path: &Path, force: bool) -> Result<(), Failure> {
-    let mut findings = examine(path)
+fn check_claim(path: &Path, force: bool) -> Result<Checked, Failure> {
+    let (device, mut findings) = examine_open(path)
         .map_err(|error| Failure::failed(path.display(), format!("cannot look at it: {error}")))?;
     // A write-protected device is refused by the open too, which says what lifts that.
     findings.uses.retain(|using| !matches!(using, Use::OpenBy { .. } | Use::Busy | Use::ReadOnly));
@@ -337,8 +378,8 @@ fn check_claim(path: &Path, force: bool) -> Result<(), Failure> {
     let signatures = if force { kinds.collect() } else { Vec::new() };
     let permission = Permission { name: findings.kernel_name.clone(), signatures };
     let objections = findings.objections(&permission);
-    if objections.is_empty() {
-        return Ok(());
+    if let (Some(device), true) = (device, objections.is_empty()) {
+        return Ok(Checked::Device(device));
     }
     let hint = if force { "" } else { " (--force overwrites a file system or partition table)" };
     Err(Failure::refused(path.display(), format!("{}{hint}", objections.join("; "))))
@@ -373,7 +414,46 @@ pub fn mounted_elsewhere(path: &Path) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use super::*;
+    use crate::common::Loop;
+
+    #[test]
+    fn what_is_opened_after_the_check_is_what_was_checked() {
+        let home = tempfile::tempdir_in("/var/tmp").unwrap();
+        let at = |name: &str| home.path().join(name);
+        let path = at("path");
+        let lead_to = |target: &Path| {
+            let _ = std::fs::remove_file(&path);
+            symlink(target, &path).unwrap();
+        };
+        let opened = || FileDevice::open(&path, &FileDeviceOptions::default()).unwrap();
+        for name in ["one", "other"] {
+            FileDevice::create(at(name), 1 << 20).unwrap();
+        }
+        lead_to(&at("one"));
+        let checked = check_free(&path, false, false).unwrap();
+        checked.verify(&opened()).unwrap();
+        lead_to(&at("other"));
+        let refused = checked.verify(&opened()).unwrap_err().to_string();
+        assert!(refused.contains("something else than what was checked"), "{refused}");
+
+        let (Some(disk), Some(foreign)) = (Loop::of_megabytes(16), Loop::of_megabytes(16)) else {
+            return;
+        };
+        lead_to(&disk.node);
+        let checked = check_free(&path, false, false).unwrap();
+        checked.verify(&opened()).unwrap();
+        lead_to(&foreign.node);
+        assert!(checked.verify(&opened()).is_err(), "another disk");
+        lead_to(&at("one"));
+        assert!(checked.verify(&opened()).is_err(), "an image where a disk was");
+        std::fs::remove_file(&path).unwrap();
+        let checked = check_free(&path, true, false).unwrap();
+        lead_to(&foreign.node);
+        assert!(checked.verify(&opened()).is_err(), "a disk where nothing was");
+    }
 
     #[test]
     fn words_become_sizes_or_a_refusal() {

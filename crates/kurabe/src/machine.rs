@@ -41,11 +41,7 @@ pub fn clean(guests: bool) -> Result<u8, Failure> {
     for line in &report.left {
         note(&format!("kurabe: still there: {line}"));
     }
-    let unfinished = guest::Store::remove_unfinished(&own).map_err(Failure::broken)?;
-    if unfinished > 0 {
-        print(&format!("guests: {unfinished} unfinished builds removed\n"));
-    }
-    if report.is_empty() && unfinished == 0 {
+    if report.is_empty() {
         print("nothing was left behind\n");
     }
     if report.living > 0 {

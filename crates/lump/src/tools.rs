@@ -73,12 +73,13 @@ pub fn create(arguments: &CreateArguments) -> Outcome {
         journal_bytes: arguments.journal,
         ..CreateOptions::default()
     };
-    check_free(path, arguments.size.is_some(), arguments.force)?;
+    let checked = check_free(path, arguments.size.is_some(), arguments.force)?;
     if let Some(bytes) = arguments.size {
         // Refuse what cannot be laid out before a file is made or cut.
         Geometry::plan(bytes, 512, &options).map_err(about(path))?;
     }
     let device = open(path, false, arguments.size)?;
+    checked.verify(&device)?;
     let geometry = Store::create(&device, &options).map_err(about(path))?;
     if !arguments.quiet {
         say!(

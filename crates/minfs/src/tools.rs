@@ -83,12 +83,13 @@ pub fn mkfs(arguments: &MkfsArguments) -> Outcome {
         discard: arguments.discard,
         created_ns: None,
     };
-    check_free(path, arguments.size.is_some(), arguments.force)?;
+    let checked = check_free(path, arguments.size.is_some(), arguments.force)?;
     if let Some(length) = arguments.size {
         // Refuse what cannot be laid out before a file is created or cut.
         crate::plan(length, &options).map_err(about(path))?;
     }
     let device = open_to_write(path, arguments.size)?;
+    checked.verify(&device)?;
     let geometry = crate::mkfs(&device, &options).map_err(about(path))?;
     if !arguments.quiet {
         say!(

@@ -2,7 +2,7 @@
 //! `/dev` shows.
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{FileExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -165,6 +165,77 @@ fn what_is_made_on_the_disk_after_a_trial_was_killed_is_kept() {
     assert_eq!(crate::harness::kinds(&records)[..2], ["failed"; 2], "{ran:#?}");
     let (_, message, _) = crate::harness::failure(&records[1]);
     assert!(message.contains("which is not of the last trial"), "{message}");
+}
+
+/// What marks a disk as a member of a group: made by its own tool where that is installed and works
+/// without the kernel's part, otherwise the bytes that libblkid looks for.
+fn mark(disk: &Disk, other: &Disk, kind: &str) {
+    let write = |offset: u64, bytes: &[u8]| {
+        let file = fs::File::options().write(true).open(&disk.node).unwrap();
+        file.write_all_at(bytes, offset).unwrap();
+        file.sync_all().unwrap();
+    };
+    match kind {
+        "LVM2_member" => {
+            let mut make = Command::new("pvcreate");
+            let made = make.args(["-qq", "-ff", "-y"]).arg(&disk.node).output();
+            if !made.is_ok_and(|output| output.status.success()) {
+                // The label's header in the second sector, with its checksum.
+                let mut label = [0; 512];
+                label[..9].copy_from_slice(b"LABELONE\x01");
+                label[20] = 32;
+                label[16..20].copy_from_slice(&[0x73, 0xac, 0xa8, 0x28]);
+                label[24..32].copy_from_slice(b"LVM2 001");
+                write(512, &label);
+            }
+        }
+        "linux_raid_member" => {
+            // Metadata 1.2, at 4 KiB: magic number, version, and where it is, in sectors.
+            let mut superblock = [0; 4096];
+            superblock[..5].copy_from_slice(&[0xfc, 0x4e, 0x2b, 0xa9, 1]);
+            superblock[16..32].fill(7);
+            superblock[144] = 8;
+            write(4096, &superblock);
+        }
+        "btrfs" => {
+            let mut make = Command::new("mkfs.btrfs");
+            done(make.args(["-q", "-f", "-d", "single"]).args([&disk.node, &other.node]));
+        }
+        "swap" => drop(done(Command::new("mkswap").arg(&disk.node))),
+        other => panic!("{other}"),
+    }
+    done(Command::new("blockdev").arg("--flushbufs").arg(&disk.node));
+}
+
+/// Members of LVM, md and a Btrfs of several devices are refused whatever is named, and swap unless it is
+/// named. Nothing is written.
+#[test]
+fn a_named_disk_that_belongs_to_others_keeps_its_bytes() {
+    for kind in ["LVM2_member", "linux_raid_member", "btrfs", "swap"] {
+        let Some(site) = ground_of_disks() else { return };
+        let size = if kind == "btrfs" { 256 << 20 } else { Disk::BYTES };
+        let disk = |name: &str| {
+            let image = secret(&site).join(name);
+            fs::File::create(&image).unwrap().set_len(size).unwrap();
+            Disk::on(image)
+        };
+        let (disk, other) = (disk("disk"), disk("other"));
+        mark(&disk, &other, kind);
+        let bytes = disk.bytes();
+        let named = format!("{}:{kind}", disk.name());
+        for destroy in [&disk.name(), &named] {
+            let flags = ["--device", &disk.text(), "--destroy", destroy];
+            if kind == "swap" && destroy == &named {
+                // Swap that is off is nobody's.
+                continue;
+            }
+            let ran =
+                site.compare(&["ext4"], &flags, &["true"]).expect(2).says(&["it carries", kind]);
+            let offers = ran.stderr.contains(&format!("--destroy '{named}'"));
+            assert_eq!(offers, kind == "swap", "{}", ran.stderr);
+            assert!(disk.bytes() == bytes, "{kind}: the disk was written to: {ran:#?}");
+        }
+    }
 }
 
 /// Finding 8: the first has the device until it ends.
