@@ -13,6 +13,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice, IoSliceMut};
+use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::path::Path;
 
@@ -129,10 +130,12 @@ impl Server {
         &*self.stack
     }
 
-    /// Makes the kernel forget what it has read of the served file, so that other bytes can be served
-    /// than before. Matters where the file was not opened for direct I/O. Nobody uses it meanwhile.
-    pub fn forget(&self) -> io::Result<()> {
-        let Answer::Structure(range) = structure(&[(FILE, 8), (0, 16)])? else {
+    /// Makes the kernel forget what it has read of a byte range of the served file, so that other bytes can be
+    /// served there than before. Matters where the file was not opened for direct I/O. Nobody uses it meanwhile.
+    pub fn forget(&self, range: Range<u64>) -> io::Result<()> {
+        let length = range.end - range.start;
+        let Answer::Structure(range) = structure(&[(FILE, 8), (range.start, 8), (length, 8)])?
+        else {
             unreachable!("a structure is one")
         };
         match self.send(NOTIFY_FORGET, 0, &range) {

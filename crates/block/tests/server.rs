@@ -60,12 +60,15 @@ fn what_is_forgotten_is_read_again() {
     assert_eq!(differ(1), 0);
     byte.store(2, Ordering::SeqCst);
     assert_eq!(differ(1), 0, "else the kernel keeps no pages, and this shows nothing");
-    server.forget().unwrap();
+    // A part of it is forgotten alone.
+    server.forget(4096..12_288).unwrap();
+    assert_eq!(differ(1), 8192, "the rest is kept");
+    server.forget(0..LENGTH).unwrap();
     assert_eq!(differ(2), 0, "bytes of before");
     // What was written through the pages goes as well.
     kept.write_all_at(&[9; 10_000], 700).unwrap();
     assert_eq!(differ(2), 10_000);
-    server.forget().unwrap();
+    server.forget(0..LENGTH).unwrap();
     assert_eq!(differ(2), 0, "bytes that were written before");
     drop(kept);
     unmount(&point, UnmountFlags::DETACH).unwrap();

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex};
 
@@ -31,6 +32,20 @@ impl Map {
     pub(crate) fn get(&self, sector: u64) -> u32 {
         let page = &self.pages[sector as usize / PAGE_SECTORS];
         page.as_ref().map_or(0, |page| page[sector as usize % PAGE_SECTORS])
+    }
+
+    /// The sectors of its pages that the other does not share; they may hold other bytes.
+    fn unshared<'a>(&'a self, other: &'a Map) -> impl Iterator<Item = Range<u64>> + 'a {
+        let pages = self.pages.iter().zip(&other.pages).enumerate();
+        let differ = pages.filter(|(_, (one, other))| match (one, other) {
+            (None, None) => false,
+            (Some(one), Some(other)) => !Arc::ptr_eq(one, other),
+            _ => true,
+        });
+        differ.map(|(number, _)| {
+            let first = (number * PAGE_SECTORS) as u64;
+            first..first + PAGE_SECTORS as u64
+        })
     }
 
     /// Puts a recorded sector there unless a later one is; returns what was there before, when
@@ -79,6 +94,34 @@ impl Disk {
         self.read_at(&mut image, 0).map(|()| image)
     }
 
+    /// Byte ranges outside of which a disk of the same recording, on which nothing was written yet, reads as `before`
+    /// reads now. They do not overlap, and ascend.
+    pub fn differs_from(&self, before: &Disk) -> Vec<Range<u64>> {
+        let everything = || std::iter::once(0..self.len()).collect();
+        let (Some((map, data)), Some((other, other_data))) = (&self.left, &before.left) else {
+            return everything();
+        };
+        if !Arc::ptr_eq(data, other_data) || self.len() != before.len() {
+            return everything();
+        }
+        let bytes = |range: Range<u64>| range.start * SECTOR_BYTES..range.end * SECTOR_BYTES;
+        let mut ranges: Vec<Range<u64>> = map.unshared(other).map(bytes).collect();
+        let own = before.own.lock().expect("no thread panics while it holds the pages");
+        ranges.extend(own.keys().map(|page| page * OWN_PAGE_BYTES..(page + 1) * OWN_PAGE_BYTES));
+        ranges.sort_by_key(|range| range.start);
+        let mut merged: Vec<Range<u64>> = Vec::new();
+        for range in ranges {
+            match merged.last_mut().filter(|last| range.start <= last.end) {
+                Some(last) => last.end = last.end.max(range.end),
+                None => merged.push(range),
+            }
+        }
+        if let Some(last) = merged.last_mut() {
+            last.end = last.end.min(self.len());
+        }
+        merged
+    }
+
     /// The bytes that the cut left.
     fn read_left(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         let Some((map, data)) = &self.left else { return self.before.read_at(buffer, offset) };
@@ -111,7 +154,7 @@ impl Disk {
     fn pages(
         offset: u64,
         length: usize,
-        mut visit: impl FnMut(u64, std::ops::Range<usize>, std::ops::Range<usize>) -> io::Result<()>,
+        mut visit: impl FnMut(u64, Range<usize>, Range<usize>) -> io::Result<()>,
     ) -> io::Result<()> {
         let mut done = 0;
         while done < length {

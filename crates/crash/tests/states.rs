@@ -262,6 +262,42 @@ fn a_disk_is_fresh_and_writes_stay_its_own() {
 }
 
 #[test]
+fn two_disks_have_the_same_bytes_outside_of_the_ranges_in_which_they_differ() {
+    let device = recorder();
+    // One page of the map holds 256 KiB: some pages change, others do not.
+    for number in 0..40_u64 {
+        let place = (number % 5) * 200_000 / 512 * 512;
+        device.write_at(&[number as u8 + 1; 1024], place).unwrap();
+        if number % 3 == 0 {
+            device.flush().unwrap();
+        }
+    }
+    let states = States::new(Arc::new(device.recording()), before(), Flushes::Kept);
+    let mut last: Option<Disk> = None;
+    let (mut differed, mut shared) = (0, 0);
+    for (number, state) in states.choose(&options(60, 7)).iter().enumerate() {
+        let disk = states.disk(state);
+        if let Some(last) = last {
+            let (old, mut new) = (last.image().unwrap(), disk.image().unwrap());
+            differed += u32::from(old != new);
+            let ranges = disk.differs_from(&last);
+            assert!(ranges.is_sorted_by(|one, next| one.end < next.start), "{ranges:?}");
+            let length: u64 = ranges.iter().map(|range| range.end - range.start).sum();
+            shared += u32::from(length < BYTES);
+            for range in ranges {
+                let range = range.start as usize..range.end as usize;
+                new[range.clone()].copy_from_slice(&old[range]);
+            }
+            assert!(old == new, "state {number} differs elsewhere from the one before");
+        }
+        // What is written to one is no part of the next.
+        disk.write_at(&[0xee; 512], (number as u64 * 77_777) % BYTES / 512 * 512).unwrap();
+        last = Some(disk);
+    }
+    assert!(differed > 20 && shared > 20, "{differed} differed, {shared} shared something");
+}
+
+#[test]
 fn the_same_seed_gives_the_same_states_and_no_disk_twice() {
     let recording = record(Protocol::LastFlushMissing, 20);
     let states = States::new(recording.clone(), before(), Flushes::Kept);

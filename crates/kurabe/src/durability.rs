@@ -148,6 +148,7 @@ fn cut(
             None => std::env::current_dir()?,
         },
         check_timeout_ns: CHECK_TIMEOUT.as_nanos() as u64,
+        parallel_checks: false,
         states,
         control_states: control_states(states),
         flushes: 0,

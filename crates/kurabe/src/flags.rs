@@ -182,6 +182,10 @@ pub struct CrashArgs {
     /// Bound on one check.
     #[arg(long, value_name = "TIME", default_value = "30s")]
     pub check_timeout: String,
+    /// Run the checks of several states at the same time; for a check that uses no fixed port and writes to no file
+    /// outside of the mounted directory.
+    #[arg(long)]
+    pub parallel_checks: bool,
     /// Result directory. [default: kurabe-results/crash-TIME]
     #[arg(short, long, value_name = "DIR")]
     pub out: Option<PathBuf>,

@@ -41,7 +41,11 @@ pub fn clean(guests: bool) -> Result<u8, Failure> {
     for line in &report.left {
         note(&format!("kurabe: still there: {line}"));
     }
-    if report.is_empty() {
+    let unfinished = guest::Store::remove_unfinished(&own).map_err(Failure::broken)?;
+    if unfinished > 0 {
+        print(&format!("guests: {unfinished} unfinished builds removed\n"));
+    }
+    if report.is_empty() && unfinished == 0 {
         print("nothing was left behind\n");
     }
     if report.living > 0 {

@@ -29,6 +29,8 @@ pub fn promises(args: &PromisesArgs) -> Result<u8, Failure> {
         size_bytes: size(&args.size)?,
         check_directory: "/".into(),
         check_timeout_ns: TIMEOUT_NS,
+        // They read what is mounted and nothing else.
+        parallel_checks: true,
         states: args.states,
         control_states: control_states(args.states),
         flushes: 0,

@@ -241,3 +241,46 @@ fn no_circle_of_imports_crosses_folders() {
         assert_eq!(circles(&found), [""; 0], "of {name}");
     }
 }
+
+/// The clock on the wall is set by hand, by NTP and by whoever resumes a machine. It says when something
+/// began and gives a file its time, nothing else: what is measured, waited for or decided goes by the
+/// monotonic clock.
+#[test]
+fn the_clock_on_the_wall_is_asked_only_for_moments_that_are_recorded() {
+    let clocks = ["SystemTime::now", "Timestamp::now", "Zoned::now", "Realtime", "CLOCK_REALTIME"];
+    let mut found = BTreeSet::new();
+    for name in declared().keys() {
+        let mut directories = vec![root().join("crates").join(name).join("src")];
+        while let Some(directory) = directories.pop() {
+            for entry in fs::read_dir(&directory).into_iter().flatten() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    directories.push(path);
+                } else if !path.ends_with("tests.rs") {
+                    let text = fs::read_to_string(&path).unwrap_or_default();
+                    if clocks.iter().any(|clock| text.contains(clock)) {
+                        let below = path.strip_prefix(root().join("crates")).unwrap();
+                        found.insert(below.display().to_string());
+                    }
+                }
+            }
+        }
+    }
+    let known = [
+        // When a trial or a session began.
+        "kurabe/src/executor.rs",
+        "kurabe/src/guest_executor.rs",
+        "kurabe/src/session.rs",
+        "kurabe/src/ssh.rs",
+        "trial/src/carry.rs",
+        "trial/src/crash.rs",
+        // The name of a result, which another number follows where it is taken.
+        "kurabe/src/prepare.rs",
+        // The head of a log of histograms.
+        "loads/src/kind.rs",
+        // Times of files.
+        "minfs/src/fuse/served.rs",
+        "minfs/src/shared.rs",
+    ];
+    assert_eq!(found, known.map(String::from).into());
+}

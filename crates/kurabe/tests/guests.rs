@@ -389,6 +389,79 @@ fn a_hostile_guest_speaks_for_its_own_trial_only_and_within_bounds() {
     assert_eq!(site.processes(), [0; 0]);
 }
 
+/// What is killed, with how long it takes at most.
+const KILLED: [(&str, Duration); 3] = [
+    ("guest build", Duration::from_secs(15)),
+    ("a guest's trial", Duration::from_secs(15)),
+    ("resume", Duration::from_secs(3)),
+];
+
+/// SIGKILL at a random instant of a build, of a trial in a guest and of a resumed study: a cleaning leaves
+/// nothing but the guests that were whole, and what was recorded can be read.
+///
+/// `KURABE_GUEST_KILLS=100` kills so often, and `KURABE_SEED` repeats a run's choices, not its timing.
+#[test]
+fn a_kill_during_a_build_a_guests_trial_or_a_resume_leaves_nothing() {
+    let Some((site, _one)) = site_with_guest() else { return };
+    let set = |name: &str, default| {
+        std::env::var(name).map_or(default, |text| text.parse().expect("it is a number"))
+    };
+    let (kills, seed) = (set("KURABE_GUEST_KILLS", 3), set("KURABE_SEED", 20_261_126));
+    println!("{kills} kills, seed {seed}");
+    let mut random = harness::Random(seed);
+    let directory = packages().expect("the guest was built of it");
+    let packages = directory.path().display().to_string();
+    let (mut killed, mut round) = (0, 0);
+    while killed < kills && round < 4 * kills {
+        let (what, length) = KILLED[(round % 3) as usize];
+        round += 1;
+        let result = site.work().join("result");
+        let _ = fs::remove_dir_all(&result);
+        let records = result.join("records.jsonl");
+        let compare = |flags: &[&str], command: &str| {
+            let flags = [&["--device", "mem:80M", "--idle-wait", "50ms"], flags].concat();
+            site.start(site.compare_command(&["ext4"], &flags, &[command]))
+        };
+        let mut running = match what {
+            "guest build" => {
+                site.start(site.kurabe(&["guest", "build", "debian", "--packages", &packages]))
+            }
+            "resume" => {
+                let before = compare(&["--runs", "200", "--one-at-a-time"], "echo x >x");
+                let is_recorded = || fs::metadata(&records).is_ok_and(|facts| facts.len() > 0);
+                wait_until("a record", is_recorded);
+                signal(before.number(), Signal::KILL);
+                before.reap();
+                site.start(site.kurabe(&["resume", "result"]))
+            }
+            _ => compare(&["--on", "debian", "--runs", "1"], "head -c 9000000 /dev/urandom >x"),
+        };
+        let delay = Duration::from_millis(random.below(length.as_millis() as u64));
+        std::thread::sleep(delay);
+        killed += u64::from(!running.has_ended());
+        signal(running.number(), Signal::KILL);
+        running.reap();
+        wait_until("the emulator ends with kurabe", || emulators(&site).is_empty());
+        site.run(&["clean"]).expect(0);
+        let mut left = site.taken();
+        left.remove("scratch guests");
+        assert!(left.is_empty(), "round {round}, {what} killed after {delay:?}: {left:?}");
+        let names = fs::read_dir(site.own().join("guests")).unwrap();
+        let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let unfinished: Vec<String> = names.filter(|name| name.starts_with('.')).collect();
+        assert_eq!(unfinished, [""; 0], "round {round}, {what} killed after {delay:?}");
+        if result.join("plan.json").exists() {
+            site.run(&["report", "result"]).expect(0);
+        }
+    }
+    assert_eq!(killed, kills, "of {round} rounds");
+    // Whatever the kills hit, a guest is there or can be built.
+    let _ = fs::remove_dir_all(site.work().join("result"));
+    site.run(&["guest", "build", "debian", "--packages", &packages]).expect(0);
+    let flags = ["--on", "debian", "--runs", "1", "--device", "mem:80M"];
+    site.compare(&["ext4"], &flags, &["true"]).expect(0);
+}
+
 /// What a kernel's package has not, and takes minutes to build: on request only.
 #[test]
 fn zfs_and_ufs_are_built_once_and_live_in_a_guest() {

@@ -204,3 +204,78 @@ fn the_directory_of_a_contender_is_the_one_that_was_named() {
         assert_eq!(fs::read_dir(&directory).unwrap().count(), 0, "{}", directory.display());
     }
 }
+
+/// An entry of a tar archive: its name, kind, target of a link and contents.
+type Member<'a> = (&'a str, u8, &'a str, &'a str);
+
+/// A tar archive in the ustar format, which no tar would write like this.
+fn archive(members: &[Member<'_>]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for (name, kind, target, contents) in members {
+        let mut header = [0; 512];
+        let mut put = |at: usize, text: &str| {
+            header[at..at + text.len()].copy_from_slice(text.as_bytes());
+        };
+        put(0, name);
+        put(100, "0000666\0");
+        put(108, "0000000\0");
+        put(116, "0000000\0");
+        put(124, &format!("{:011o}\0", contents.len()));
+        put(136, "00000000000\0");
+        put(148, "        ");
+        put(157, target);
+        put(257, "ustar\x0000");
+        // The kernel's messages, where it is a device.
+        put(329, "0000001\0");
+        put(337, "0000013\0");
+        header[156] = *kind;
+        let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
+        header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+        bytes.extend_from_slice(&header);
+        bytes.extend_from_slice(contents.as_bytes());
+        bytes.resize(bytes.len().next_multiple_of(512), 0);
+    }
+    bytes.resize(bytes.len() + 1024, 0);
+    bytes
+}
+
+/// An archive is data: what is in it reaches nothing but the contender.
+#[test]
+fn a_hostile_archive_changes_nothing_outside_of_its_contender() {
+    if !root() {
+        return;
+    }
+    let site = Site::new();
+    let (place, outside) = (site.work().join("place"), site.home().join("outside"));
+    fs::create_dir(&place).unwrap();
+    fs::create_dir(&outside).unwrap();
+    let precious = outside.join("precious");
+    fs::write(&precious, "precious").unwrap();
+    let (directory, file) = (outside.to_str().unwrap(), precious.to_str().unwrap());
+    let above = format!("../../../../../../../../..{file}");
+    let whole = ("tree/file", b'0', "", "whole");
+    let long = format!("tree/{}", "d/".repeat(45));
+    let archives: [&[Member<'_>]; 8] = [
+        &[whole, (file, b'0', "", "overwritten")],
+        &[whole, (&above, b'0', "", "overwritten")],
+        &[whole, ("tree/out", b'2', directory, ""), ("tree/out/precious", b'0', "", "overwritten")],
+        &[whole, ("tree/out", b'2', file, ""), ("tree/out", b'0', "", "overwritten")],
+        &[whole, ("tree/out", b'1', file, ""), ("tree/out", b'0', "", "overwritten")],
+        &[whole, ("tree/kmsg", b'3', "", ""), ("tree/fifo", b'6', "", "")],
+        &[whole, ("-rf", b'0', "", "x"), ("tree/\x1b[31m\n-rw-r--r-- 0/0 9999", b'0', "", "x")],
+        &[whole, (&long, b'5', "", ""), ("", b'0', "", "x")],
+    ];
+    let contender = format!("dir:{}", place.display());
+    for (number, members) in archives.into_iter().enumerate() {
+        fs::write(site.work().join("a.tar"), archive(members)).unwrap();
+        let flags = ["--tree", "a.tar", "--runs", "1", "--idle-wait", "50ms", "--out", "result"];
+        let ran = bounded(&site, &[&["compare", &contender], &flags[..]].concat());
+        assert!(matches!(ran.code, Some(0..=2)), "{number}: {}", ran.stderr);
+        assert_eq!(fs::read_to_string(&precious).unwrap(), "precious", "{number}");
+        assert_eq!(fs::read_dir(&outside).unwrap().count(), 1, "{number}");
+        assert_eq!(fs::read_dir(&place).unwrap().count(), 0, "{number}");
+        assert!(!ran.stderr.contains('\x1b'), "{number}: {}", ran.stderr);
+        let _ = fs::remove_dir_all(site.work().join("result"));
+        site.expect_nothing_left();
+    }
+}

@@ -167,6 +167,9 @@ impl GuestFacts {
     }
 }
 
+/// Metrics, kinds of operations, series, findings, checks, phases or notes of a record at most.
+pub const LISTED_MAX: usize = 2000;
+
 /// Number of the first session of a study.
 pub const FIRST_SESSION: u32 = 1;
 
@@ -375,6 +378,51 @@ impl Record {
                 load.metrics.clone()
             }
             _ => vec![Metric::new(TIME_METRIC, time_ns as f64, Unit::Nanoseconds)],
+        }
+    }
+
+    /// The value of one of [`Record::metrics`].
+    pub fn metric(&self, name: &str) -> Option<f64> {
+        self.metric_near(name, 0)
+    }
+
+    /// The same, looked for first at its place in the list, which is that of other records of the load.
+    pub fn metric_near(&self, name: &str, place: usize) -> Option<f64> {
+        let time_ns = self.time_ns()?;
+        match &self.load {
+            Some(load) if !load.metrics.is_empty() || !self.checks.is_empty() => {
+                let is_it = |metric: &&Metric| metric.name == name;
+                let near = load.metrics.get(place).filter(is_it);
+                Some(near.or_else(|| load.metrics.iter().find(is_it))?.value)
+            }
+            _ => (name == TIME_METRIC).then_some(time_ns as f64),
+        }
+    }
+
+    /// Refuses a record that lists more than any load has: reports compare what is listed name by name.
+    ///
+    /// # Errors
+    ///
+    /// What it has too many of, and how many it may have.
+    pub fn check_bounds(&self) -> Result<(), String> {
+        let load = self.load.as_ref();
+        let of_load = |count: fn(&LoadReport) -> usize| load.map_or(0, count);
+        let of_slice = self.slices.iter().map(|slice| slice.metrics.len()).max();
+        let lists = [
+            ("metrics", of_load(|load| load.metrics.len()).max(of_slice.unwrap_or(0))),
+            ("kinds of operations", of_load(|load| load.latencies.len())),
+            ("series", of_load(|load| load.series.len())),
+            ("findings", of_load(|load| load.findings.len())),
+            ("checks", self.checks.len().max(of_load(|load| load.checks.len()))),
+            ("phases", self.phases.len()),
+            ("notes", self.notes.len()),
+        ];
+        match lists.into_iter().find(|(_, count)| *count > LISTED_MAX) {
+            None => Ok(()),
+            Some((what, count)) => Err(format!(
+                "trial {} has {count} {what}, and a record has at most {LISTED_MAX}",
+                self.trial
+            )),
         }
     }
 

@@ -30,8 +30,8 @@ impl Reported {
     ///
     /// # Errors
     ///
-    /// It says that it is of something else; the text names the field, with both values where they are
-    /// short.
+    /// It says that it is of something else, or lists more than a result may hold; the text names the
+    /// field, with both values where they are short.
     pub fn of(self, spec: &TrialSpec) -> Result<Record, String> {
         let Reported(record) = self;
         let asked = Record::begun(spec, record.started_unix_ns);
@@ -70,6 +70,7 @@ impl Reported {
         if record.power_cuts.is_some() && spec.power_cuts.is_none() {
             return Err("it sent power cuts, which it was not asked for".into());
         }
+        record.check_bounds()?;
         Ok(*record)
     }
 }
@@ -104,6 +105,10 @@ mod tests {
             ("runner", |record| record.block_trials = Some(1)),
             ("power cuts", |record| record.power_cuts = Some(serde_json::Value::Null)),
         ];
+        let mut long = own.clone();
+        long.notes = vec![String::new(); 2001];
+        let problem = Reported::from(long).of(&spec).unwrap_err();
+        assert!(problem.contains("2001 notes") && problem.contains("at most 2000"), "{problem}");
         for (word, change) in changes {
             let mut other = own.clone();
             change(&mut other);

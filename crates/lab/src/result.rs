@@ -262,6 +262,7 @@ fn read_record(line: &[u8], plan: &Plan) -> Result<Record, String> {
         return Err(newer(schema));
     }
     let record: Record = serde_json::from_slice(line).map_err(problem)?;
+    record.check_bounds()?;
     plan.check_record(&record)?;
     Ok(record)
 }

@@ -74,6 +74,9 @@ pub struct PowerCuts {
     pub check_directory: PathBuf,
     /// Bound on one check in ns.
     pub check_timeout_ns: u64,
+    /// Whether the checks of several states may run at the same time.
+    #[serde(default)]
+    pub parallel_checks: bool,
     /// States to try.
     pub states: usize,
     /// States to try of a disk that ignores flushes.

@@ -3,6 +3,9 @@
 //! Invariant: what is printed of an interval depends on the interval alone, so that one comparison
 //! reads alike wherever it stands.
 
+use std::collections::HashMap;
+use std::hash::Hash;
+
 pub use vocabulary::words::{any_of, counted, list, share_text, thousands};
 
 /// What stands in the place of an interval that says nothing.
@@ -100,10 +103,14 @@ pub fn distinct<T: PartialEq>(values: impl IntoIterator<Item = T>) -> Vec<T> {
 
 /// What is said alike together, in the order in which it is first said, each with all of whom it is
 /// said.
-pub fn grouped<K: PartialEq, V>(pairs: impl IntoIterator<Item = (K, V)>) -> Vec<(K, Vec<V>)> {
+pub fn grouped<K: Eq + Hash + Clone, V>(
+    pairs: impl IntoIterator<Item = (K, V)>,
+) -> Vec<(K, Vec<V>)> {
     let mut groups: Vec<(K, Vec<V>)> = Vec::new();
+    let mut places: HashMap<K, usize> = HashMap::new();
     for (said, of) in pairs {
-        match groups.iter_mut().find(|(known, _)| *known == said) {
+        let place = *places.entry(said.clone()).or_insert(groups.len());
+        match groups.get_mut(place) {
             Some((_, all)) => all.push(of),
             None => groups.push((said, vec![of])),
         }

@@ -7,7 +7,8 @@
 //! compared with everything that may be visible (`history`). The threads run one at a time, under a
 //! scheduler with the seed of the history: one seed always gives the same run.
 //!
-//! `LUMP_MODEL_SEEDS` sets how many histories, `LUMP_MODEL_SEED` the first. The canaries break one
+//! `LUMP_MODEL_SEEDS` sets how many histories, `LUMP_MODEL_SEED` the first, `LUMP_MODEL_FOCUS` what they
+//! are about. The canaries break one
 //! rule each and must be caught.
 
 #[path = "model/disk.rs"]
@@ -44,6 +45,8 @@ enum Focus {
     /// Little space, most of it given up again and again.
     Space,
 }
+
+const FOCI: [Focus; 5] = [Focus::All, Focus::All, Focus::Window, Focus::Checkpoints, Focus::Space];
 
 /// What a history is made of, apart from its seed.
 #[derive(Clone, Copy)]
@@ -301,9 +304,12 @@ fn is_journal_header(image: &[u8], place: usize) -> bool {
 fn live(seed: u64, setting: Setting) -> Result<Tally, String> {
     let random = &mut ChaCha8Rng::seed_from_u64(seed);
     let mut tally = Tally::default();
-    let own = [Focus::All, Focus::All, Focus::Window, Focus::Checkpoints, Focus::Space];
-    let own = own[random.random_range(0..own.len())];
-    let focus = if setting.focus == Focus::Mixed { own } else { setting.focus };
+    let own = FOCI[random.random_range(0..FOCI.len())];
+    let focus = match std::env::var("LUMP_MODEL_FOCUS") {
+        Ok(name) => *FOCI.iter().find(|focus| format!("{focus:?}") == name).expect("a focus"),
+        Err(_) if setting.focus == Focus::Mixed => own,
+        Err(_) => setting.focus,
+    };
     let mut image = created(random, focus);
     let mut history = History::new(Content::new());
     let mut kept = Kept::Answered;
@@ -386,7 +392,7 @@ fn lead(
     let store = Arc::new(store);
     let (clients, buffered) = match focus {
         Focus::Window => (random.random_range(2..5), 0.0),
-        Focus::Checkpoints => (random.random_range(2..5), 0.5),
+        Focus::Checkpoints => (random.random_range(2..5), [0.5, 1.0][random.random_range(0..2)]),
         _ => (random.random_range(1..5), [0.0, 0.3, 0.8][random.random_range(0..3)]),
     };
     let threads: Vec<_> = (0..clients)

@@ -361,12 +361,15 @@ impl Engine {
         let counts = match outcome {
             Ok(counts) => {
                 (queue.applied, queue.announced) = (writer.position, writer.announced);
-                counts
+                Ok(counts)
             }
+            // The permission to write has ended.
             Err(error) => {
-                self.medium.refuse(error.to_string());
                 batch.extend(queue.waiting.drain(..));
-                Vec::new()
+                Err(match error {
+                    Error::ReadOnly(why) => why,
+                    error => error.to_string(),
+                })
             }
         };
         queue.writer = Some(writer);
@@ -375,10 +378,11 @@ impl Engine {
         if self.is_checkpoint_due() {
             self.background.wake();
         }
-        let mut counts = counts.into_iter();
-        for request in batch {
-            let outcome = counts.next().map_or_else(|| self.medium.permit().map(|_| 0), Ok);
-            request.answer(outcome);
+        for (number, request) in batch.into_iter().enumerate() {
+            request.answer(match &counts {
+                Ok(counts) => Ok(counts[number]),
+                Err(why) => Err(Error::ReadOnly(why.clone())),
+            });
         }
         // Who has its answer may come again and lead at once; otherwise who waits longest does.
         if let Some(next) = lock(&self.queue).waiting.front() {
@@ -685,5 +689,32 @@ impl Engine {
     fn count_put(&self, entry: &Entry) {
         count(&self.counters.puts, 1);
         count(&self.counters.put_bytes, u64::from(entry.length));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use block::MemoryDevice;
+
+    use super::*;
+    use crate::{CreateOptions, OpenOptions, Store};
+
+    /// What a commit of several blocks gives up is free only behind a fence that covers the last one.
+    #[test]
+    fn what_a_commit_gives_up_counts_with_its_last_block() {
+        let device = Arc::new(MemoryDevice::new(1 << 20, 512));
+        let create = CreateOptions { journal_bytes: Some(32 * BLOCK_BYTES), ..Default::default() };
+        Store::create(&*device, &create).unwrap();
+        let open = OpenOptions { own_flushes: Some(true), ..Default::default() };
+        let store = Store::open(device, &open).unwrap();
+        // The first announces a window; of the others the journal hears with the delete.
+        let puts = 2 * RECORDS_PER_BLOCK as u64;
+        (0..=puts).for_each(|_| store.put(1, b"value", Durability::Durable).unwrap());
+        let before = lock(&store.engine.queue).applied.next;
+        assert!(store.delete(1, Durability::Durable).unwrap());
+        let last = lock(&store.engine.queue).applied.next - 1;
+        assert!(last >= before + 2);
+        let retired = lock(&store.engine.space).retired_blocks();
+        assert_eq!(retired, vec![last; puts as usize + 1]);
     }
 }

@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::geometry::Geometry;
 use crate::index::Index;
 use crate::layout::{BLOCK_BYTES, Root};
-use crate::medium::{Medium, Permit};
+use crate::medium::Medium;
 use crate::metrics::{Counters, count};
 use crate::space::{Pins, Space};
 use crate::store::Sabotage;
@@ -125,15 +125,10 @@ impl Engine {
     /// the place that the root names, and applied again gives the same: so it does not matter which
     /// of them the checkpoint shows.
     ///
-    /// A failure ends all writing before the root is unlocked: from then on the medium may hold the
-    /// new root or the one before, and whoever waited for the lock must not write for either.
+    /// A failure ends the permission to write, before the root is unlocked: from then on the medium may
+    /// hold the new root or the one before, and whoever waited for the lock must not write for either.
     pub fn checkpoint(&self, mut root: MutexGuard<'_, Root>) -> Result<()> {
         let permit = self.medium.permit_with(&root)?;
-        let outcome = self.write_checkpoint(permit, &mut root);
-        outcome.inspect_err(|error| self.medium.refuse(error.to_string()))
-    }
-
-    fn write_checkpoint(&self, permit: Permit<'_>, root: &mut Root) -> Result<()> {
         let from = {
             let queue = lock(&self.queue);
             // An opening must find what announces the window.
@@ -147,7 +142,7 @@ impl Engine {
         }
         let start = Instant::now();
         let mut new = Root { generation: (root.generation.get() + 1).into(), ..*root };
-        let added = checkpoint::add(permit, &self.medium, &self.geometry, root, from)?;
+        let added = checkpoint::add(permit, &self.medium, &self.geometry, &root, from)?;
         let blocks = match added {
             Some((blocks, checksum)) => {
                 new.additions += 1;

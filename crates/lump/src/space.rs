@@ -147,6 +147,12 @@ impl Space {
         self.retired_units
     }
 
+    /// The journal blocks that gave up what is not yet free.
+    #[cfg(test)]
+    pub fn retired_blocks(&self) -> Vec<u64> {
+        self.retired.iter().map(|(block, ..)| *block).collect()
+    }
+
     /// Units of the longest free extent.
     pub fn longest_free_units(&self) -> u64 {
         self.by_length.last().map_or(0, |(units, _)| *units)

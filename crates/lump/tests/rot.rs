@@ -4,12 +4,13 @@
 #[path = "common/store.rs"]
 mod common;
 
-use std::sync::Arc;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex};
 
-use block::MemoryDevice;
+use block::{BlockDevice, MemoryDevice};
 use common::{MEBIBYTE, contents, created, open, open_so, pattern, small};
 use lump::Durability::{Buffered, Durable};
-use lump::layout::{BLOCK_BYTES, JOURNAL_MAGIC};
+use lump::layout::{BLOCK_BYTES, CHECKPOINT_MAGIC, JOURNAL_MAGIC};
 use lump::{CheckReport, Error, Store, check};
 
 /// What a process that was killed leaves behind.
@@ -132,4 +133,62 @@ fn a_journal_block_that_nothing_proves_is_told() {
     assert!(
         found.keys().copied().eq(1..4) && found.iter().all(|(key, bytes)| *bytes == value(*key))
     );
+}
+
+/// The first write of a checkpoint waits until it is let through.
+struct Held {
+    inner: MemoryDevice,
+    /// Whether it has come, and whether it may go on.
+    state: Mutex<(bool, bool)>,
+    changed: Condvar,
+}
+
+impl BlockDevice for Held {
+    fn len(&self) -> u64 {
+        self.inner.len()
+    }
+    fn block_size(&self) -> u32 {
+        self.inner.block_size()
+    }
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.inner.read_at(buffer, offset)
+    }
+    fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<()> {
+        if buffer.starts_with(&CHECKPOINT_MAGIC) {
+            let mut state = self.state.lock().unwrap();
+            state.0 = true;
+            self.changed.notify_all();
+            drop(self.changed.wait_while(state, |state| !state.1).unwrap());
+        }
+        self.inner.write_at(buffer, offset)
+    }
+    fn flush(&self) -> io::Result<()> {
+        Ok(())
+    }
+    fn discard(&self, _: u64, _: u64) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The flush before the root covers what was changed while the checkpoint was written, so the root
+/// proves that too.
+#[test]
+fn a_value_that_was_put_during_a_checkpoint_is_reported_as_damaged() {
+    let inner = MemoryDevice::new(MEBIBYTE, 512);
+    let held = Held { inner, state: Mutex::default(), changed: Condvar::new() };
+    let device = created(held, &small());
+    let store = open_so(device.clone(), false);
+    store.put(1, &value(1), Durable).unwrap();
+    std::thread::scope(|scope| {
+        let checkpoint = scope.spawn(|| store.checkpoint());
+        let state = device.state.lock().unwrap();
+        drop(device.changed.wait_while(state, |state| !state.0).unwrap());
+        store.put(2, &value(2), Durable).unwrap();
+        device.state.lock().unwrap().1 = true;
+        device.changed.notify_all();
+        checkpoint.join().unwrap().unwrap();
+    });
+    let mut image = device.inner.image();
+    rot(&mut image, 2);
+    is_told(&image, 2, &[1]);
 }

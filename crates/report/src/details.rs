@@ -1,6 +1,8 @@
 //! Everything that a result says besides the answer, load by load: costs, metrics, pictures,
 //! latencies, phases, trials. The same blocks for the terminal, Markdown and the page.
 
+use std::collections::HashSet;
+
 use lab::analysis::{AmplificationBasis, ContenderAnalysis, WorkloadAnalysis};
 use lab::record::{Outcome, Record};
 
@@ -113,10 +115,10 @@ fn failures(source: &Source, workload: &WorkloadAnalysis) -> Vec<Block> {
 /// they did the same work, stands once.
 fn findings(workload: &WorkloadAnalysis) -> Vec<String> {
     let contenders = &workload.contenders;
-    let is_common = |finding: &String| {
-        contenders.len() > 1
-            && contenders.iter().all(|contender| contender.findings.contains(finding))
-    };
+    let sets: Vec<HashSet<&String>> =
+        contenders.iter().map(|contender| contender.findings.iter().collect()).collect();
+    let is_common =
+        |finding: &String| sets.len() > 1 && sets.iter().all(|found| found.contains(finding));
     let mut lines = Vec::new();
     for (index, contender) in contenders.iter().enumerate() {
         for finding in &contender.findings {

@@ -99,7 +99,6 @@ pub fn memory_bytes(facts: &Value) -> Option<u64> {
 
 /// The value of a figure of a trial, zero too.
 pub fn value_of(record: &Record, metric: &str) -> Option<f64> {
-    let metrics = record.metrics();
-    let value = metrics.into_iter().find(|entry| entry.name == metric)?.value;
+    let value = record.metric(metric)?;
     (value.is_finite() && value >= 0.0).then_some(value)
 }

@@ -39,7 +39,7 @@ use crate::sys::enter_mount_namespace;
 use crate::tool::Failure;
 use bench::{Bench, Streams, served_failure};
 use judge::Acknowledged;
-pub use judge::{Finding, Tally};
+pub use judge::{Finding, Spent, Tally};
 use places::Places;
 use recorded::{copy_written, recording_bytes_max};
 
@@ -52,8 +52,12 @@ const CASES_MAX: usize = 3;
 const REDUCTION_TRIES_MAX: usize = 60;
 /// States that are tried without a flush.
 const LEFT_OUT_STATES: usize = 4;
-/// States that are tried side by side.
+/// States that are tried side by side: two for each processor, since mounting and unmounting mostly wait.
 const BENCHES_MAX: usize = 8;
+/// From this share of the time on in which a check ran, the user is told how to run several at once.
+const CHECKS_PERCENT: u64 = 60;
+/// Benches for each processor.
+const BENCHES_PER_PROCESSOR: usize = 2;
 /// Bound on giving back everything.
 const TEARDOWN_MAX: Duration = Duration::from_secs(60);
 
@@ -98,6 +102,9 @@ pub struct CrashReport {
     pub refused: Option<String>,
     /// Time that trying took, in ns.
     pub trying_ns: u64,
+    /// Where that time went, summed over the states that were tried side by side.
+    #[serde(default)]
+    pub spent: Spent,
     /// The recording without its bytes.
     pub log: Option<Log>,
 }
@@ -280,6 +287,7 @@ impl Trial<'_, '_> {
             notes: Vec::new(),
             refused: recorded.refused.clone(),
             trying_ns: 0,
+            spent: Spent::default(),
             log: Some(log.clone()),
         };
         if log.is_cut_short {
@@ -292,9 +300,17 @@ impl Trial<'_, '_> {
             return Ok(report);
         }
         let begun = Instant::now();
+        self.benches[0].spent.take();
         self.add_benches(&recorded)?;
         self.try_states(&recorded, &mut report)?;
         report.trying_ns = begun.elapsed().as_nanos() as u64;
+        self.benches.iter().for_each(|bench| report.spent += bench.spent.get());
+        let checks = report.spent.check_ns * 100 / report.trying_ns.max(1);
+        if report.spent.waiting_ns > report.spent.check_ns && checks >= CHECKS_PERCENT {
+            report.notes.push(format!(
+                "a check was running {checks} % of the time, one at a time; if it uses no fixed port and writes to no fixed file, --parallel-checks runs several at once"
+            ));
+        }
         // The verdict stands, whatever becomes of these.
         if let Err(failure) = self.leave_out(&recorded, &mut report) {
             report.notes.push(format!("flushes could not be left out: {failure}"));
@@ -393,11 +409,11 @@ impl Trial<'_, '_> {
         Ok(recorded)
     }
 
-    /// As many benches as there are processors, where disks with the same bytes can be used side by side.
+    /// Adds the benches on which states are tried side by side, where disks with the same bytes can be used so.
     fn add_benches(&mut self, recorded: &Recorded) -> Result<(), Failure> {
         let is_one = !self.benches[0].file_system()?.has_copies;
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        let count = if is_one { 1 } else { processors.min(BENCHES_MAX) };
+        let count = if is_one { 1 } else { (processors * BENCHES_PER_PROCESSOR).min(BENCHES_MAX) };
         for number in 2..=count.min(self.setting.cuts.states) {
             let bench = Bench::new(self.setting, number, &recorded.recording.data)?;
             bench.take(&recorded.recording.log)?;
@@ -607,6 +623,7 @@ impl Trial<'_, '_> {
             notes,
             refused: None,
             trying_ns: 0,
+            spent: Spent::default(),
             log: None,
         })
     }

@@ -3,6 +3,7 @@
 //! Zero violations of 10,000 is a result and not the absence of one, and so is a violation: it is
 //! kept and told, and does not fail the trial that found it.
 
+use std::collections::HashMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -101,8 +102,11 @@ impl Check {
 
     /// Adds checks to others, those of one name together.
     pub fn add_all(to: &mut Vec<Check>, later: impl IntoIterator<Item = Check>) {
+        let known = to.iter().enumerate().map(|(place, check)| (check.name.clone(), place));
+        let mut places: HashMap<String, usize> = known.collect();
         for check in later {
-            match to.iter_mut().find(|known| known.name == check.name) {
+            let place = *places.entry(check.name.clone()).or_insert(to.len());
+            match to.get_mut(place) {
                 Some(known) => known.add(check),
                 None => to.push(check),
             }

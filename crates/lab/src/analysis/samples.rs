@@ -1,6 +1,8 @@
 //! The records of a workload by contender and block, and their figures as values and as costs. Knows
 //! nothing of what the statistics make of them.
 
+use std::collections::HashMap;
+
 use crate::load::{Metric, Unit};
 use crate::plan::Plan;
 use crate::record::{Outcome, Record, TIME_METRIC, unfinished_block};
@@ -13,6 +15,8 @@ pub(super) struct Samples<'a> {
     pub(super) checked: Vec<Vec<&'a Record>>,
     /// What a block that was not finished left: none of it is in a figure.
     pub(super) left_over: Vec<&'a Record>,
+    /// Where the figures are in the lists of most records.
+    places: HashMap<String, usize>,
 }
 
 impl<'a> Samples<'a> {
@@ -46,7 +50,11 @@ impl<'a> Samples<'a> {
                 }
             }
         }
-        Samples { records: by_contender, checked, left_over }
+        let mut samples =
+            Samples { records: by_contender, checked, left_over, places: HashMap::new() };
+        let names = samples.metrics().into_iter().map(|(name, _)| name);
+        samples.places = names.enumerate().map(|(place, name)| (name, place)).collect();
+        samples
     }
 
     /// Number of the blocks.
@@ -79,9 +87,9 @@ impl<'a> Samples<'a> {
 
     /// The values of a figure by block.
     pub(super) fn values(&self, contender: usize, metric: &str) -> Vec<Option<f64>> {
+        let place = self.places.get(metric).copied().unwrap_or_default();
         let value = |record: &Option<&Record>| {
-            let metrics = record.map(Record::metrics).unwrap_or_default();
-            let value = metrics.into_iter().find(|entry| entry.name == metric)?.value;
+            let value = record.and_then(|record| record.metric_near(metric, place))?;
             (value.is_finite() && value >= 0.0).then_some(value)
         };
         self.records[contender].iter().map(value).collect()
@@ -105,6 +113,12 @@ impl<'a> Samples<'a> {
     pub(super) fn is_violated(&self, contender: usize) -> bool {
         let mut checks = self.checked[contender].iter().flat_map(|record| &record.checks);
         checks.any(|check| check.violated > 0)
+    }
+
+    /// The completed record of a contender in a block, found by its place.
+    pub(super) fn completed_in(&self, contender: usize, block: usize) -> Option<&'a Record> {
+        let record = *self.records[contender].get(block)?;
+        record.filter(|record| record.outcome == Outcome::Completed)
     }
 
     pub(super) fn completed(&self, contender: usize) -> impl Iterator<Item = &'a Record> + '_ {

@@ -62,7 +62,7 @@ fn pairs(
 ) -> Vec<(Vec<f64>, Vec<f64>)> {
     let of_block = |block: usize| {
         let of = |place: usize| -> BTreeMap<u32, f64> {
-            let record = samples.completed(place).find(|record| record.block as usize == block);
+            let record = samples.completed_in(place, block);
             let turns = record.map_or_else(Vec::new, |record| turns(record, metric, unit));
             turns.into_iter().map(|(slice, cost)| (slice.round, cost)).collect()
         };
@@ -116,7 +116,7 @@ fn order(plan: &Plan, samples: &Samples<'_>, (metric, unit): &Figure) -> Option<
     for block in 0..samples.blocks() {
         let mut own: Vec<(&Slice, usize, f64)> = Vec::new();
         for contender in 0..contenders {
-            let of_block = samples.completed(contender).find(|one| one.block as usize == block);
+            let of_block = samples.completed_in(contender, block);
             let costs = of_block.map_or_else(Vec::new, |record| turns(record, metric, *unit));
             // Fresh file systems differ, and their turns are of one.
             let mean = costs.iter().map(|(_, cost)| cost).sum::<f64>() / costs.len().max(1) as f64;

@@ -672,3 +672,59 @@ fn two_that_are_not_the_baseline_are_told_apart_by_their_own_ratios() {
     assert_eq!((direct.baseline.as_str(), direct.contender.as_str()), ("xfs", "btrfs"));
     assert_eq!((direct.verdict, direct.primary), (Verdict::Slower, false));
 }
+
+/// Time of this thread's own instructions, which other processes do not lengthen.
+fn cpu_seconds(work: impl Fn()) -> f64 {
+    let now = || {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+    };
+    let once = || {
+        let begun = now();
+        work();
+        now() - begun
+    };
+    (0..3).map(|_| once()).fold(f64::INFINITY, f64::min)
+}
+
+/// Eight times the blocks, or the metrics, take about eight times the work; they took 64 times it.
+#[test]
+fn the_work_grows_with_the_result_and_not_with_its_square() {
+    let of_blocks = |blocks: u32| {
+        let plan = plan(&["ext4", "xfs"], blocks);
+        let times: Vec<u64> = (0..u64::from(blocks)).map(|block| 900 + block * 37 % 211).collect();
+        let records = records(&plan, &[&times, &times]);
+        cpu_seconds(|| drop(analyse(&plan, &records, None)))
+    };
+    let of_metrics = |count: u32| {
+        let (plan, mut records) = steady();
+        let metric = |number| Metric {
+            name: format!("metric {number}"),
+            value: 1.0,
+            unit: crate::load::Unit::Count,
+            axes: Default::default(),
+        };
+        let metrics: Vec<Metric> = (0..count).map(metric).collect();
+        for record in &mut records {
+            record.load = Some(LoadReport { metrics: metrics.clone(), ..LoadReport::default() });
+        }
+        cpu_seconds(|| drop(analyse(&plan, &records, None)))
+    };
+    let of_notes = |count: u32| {
+        let (plan, mut records) = steady();
+        for record in &mut records {
+            let findings = (0..count).map(|number| format!("finding {number}")).collect();
+            record.load = Some(LoadReport { findings, ..LoadReport::default() });
+        }
+        cpu_seconds(|| drop(analyse(&plan, &records, None)))
+    };
+    let bound = 24.0;
+    for (what, few, many) in [
+        ("blocks", of_blocks(500), of_blocks(4000)),
+        ("metrics", of_metrics(250), of_metrics(2000)),
+        ("findings", of_notes(250), of_notes(2000)),
+    ] {
+        eprintln!("{what}: {few:.4} s, {many:.4} s of CPU");
+        assert!(many < bound * few, "{what}: {few} s, and {many} s for eight times as much");
+    }
+}

@@ -1,5 +1,7 @@
 //! How the contenders stand to the baseline: every trial a point, the estimate with its interval.
 
+use std::collections::BTreeMap;
+
 use lab::analysis::Comparison;
 use lab::contender::Contender;
 use lab::record::Record;
@@ -245,8 +247,10 @@ pub fn over_blocks(view: &View<'_>) -> Option<Chart> {
 
 /// Blocks in which both have a value, with the ratio.
 fn paired(baseline: &[&Record], contender: &[&Record], metric: &str) -> Vec<(u32, f64)> {
+    let by_block: BTreeMap<u32, &Record> =
+        baseline.iter().rev().map(|record| (record.block, *record)).collect();
     let of = |record: &Record| {
-        let partner = baseline.iter().find(|other| other.block == record.block)?;
+        let partner = *by_block.get(&record.block)?;
         let value = |record| value_of(record, metric).filter(|value| *value > 0.0);
         Some((record.block, value(record)? / value(partner)?))
     };

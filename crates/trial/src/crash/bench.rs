@@ -3,7 +3,7 @@
 //! Benches are used side by side, each by a thread of its own. What they mount has the same path on each, in a mount
 //! namespace of each thread's own, since a program may have written down where its data lay.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use serde_json::Value;
 use vocabulary::kind::Generator;
 use vocabulary::load::{LoadTask, Stage as LoadStage, Target};
 
-use super::judge::{Receiver, code_text};
+use super::judge::{Receiver, Spent, code_text};
 use super::{ACK_VARIABLE, Setting};
 use crate::command::{self, Bounds, End};
 use crate::device::served::{Pages, Served};
@@ -34,6 +34,8 @@ pub struct Bench<'a> {
     disks: Mutex<Served>,
     /// The device, once there is one.
     device: RefCell<Option<Attached>>,
+    /// Where its time went.
+    pub spent: Cell<Spent>,
 }
 
 /// What a program of the trial reads and writes.
@@ -56,7 +58,8 @@ impl<'a> Bench<'a> {
         let started = fs::create_dir(&place)
             .and_then(|()| Served::start(data.try_clone()?, &place))
             .map_err(served_failure)?;
-        Ok(Bench { setting, place, disks: Mutex::new(started), device: RefCell::default() })
+        let (disks, device) = (Mutex::new(started), RefCell::default());
+        Ok(Bench { setting, place, disks, device, spent: Cell::default() })
     }
 
     /// Gives its device back.

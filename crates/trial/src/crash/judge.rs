@@ -155,8 +155,37 @@ impl Acknowledged {
     }
 }
 
-/// A check of the user's runs alone: it may have a port, or a file, that is the same each time.
+/// A user's check runs alone unless told otherwise: it may use a fixed port, or write to a fixed file.
 static ALONE: Mutex<()> = Mutex::new(());
+
+/// Where the time of the states went, in ns, summed over the benches.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spent {
+    /// Putting the disk in place.
+    pub cut_ns: u64,
+    /// Mounting it, with the replay of its journal, and mending it where that was needed.
+    pub mount_ns: u64,
+    /// Running the check.
+    pub check_ns: u64,
+    /// Waiting for the checks of other states, unless they run at the same time.
+    pub waiting_ns: u64,
+    /// Unmounting it.
+    pub unmount_ns: u64,
+}
+
+impl std::ops::AddAssign for Spent {
+    fn add_assign(&mut self, other: Spent) {
+        self.cut_ns += other.cut_ns;
+        self.mount_ns += other.mount_ns;
+        self.check_ns += other.check_ns;
+        self.waiting_ns += other.waiting_ns;
+        self.unmount_ns += other.unmount_ns;
+    }
+}
+
+fn ns_since(begun: Instant) -> u64 {
+    begun.elapsed().as_nanos() as u64
+}
 
 impl Bench<'_> {
     /// Mounts the disk, asks, and gives everything back.
@@ -166,7 +195,10 @@ impl Bench<'_> {
         flushes: Flushes,
         acknowledged: &Acknowledged,
     ) -> Result<Finding, Failure> {
+        let before = self.spent.get();
+        let begun = Instant::now();
         self.cut(state, flushes)?;
+        let cut_ns = ns_since(begun);
         let mut tools = self.tools(None);
         let mut instance = self.file_system()?.begin(self.stage());
         let found = match instance.mount_untimed(&mut tools) {
@@ -177,8 +209,19 @@ impl Bench<'_> {
             }
             Err(failure) => Err(failure),
         };
+        let asked_ns = ns_since(begun);
         tools.clean_up_within(TEARDOWN_MAX);
         let ended = instance.end(&mut tools);
+        // The check has added its own part.
+        let mut spent = self.spent.get();
+        let checks_ns = spent.check_ns + spent.waiting_ns - before.check_ns - before.waiting_ns;
+        spent += Spent {
+            cut_ns,
+            mount_ns: asked_ns.saturating_sub(cut_ns + checks_ns),
+            unmount_ns: ns_since(begun) - asked_ns,
+            ..Spent::default()
+        };
+        self.spent.set(spent);
         let found = found?;
         ended.map(|()| found)
     }
@@ -231,8 +274,10 @@ impl Bench<'_> {
                 )));
             }
         };
+        let begun = Instant::now();
         let alone = || ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-        let _alone = talk.is_none().then(alone);
+        let _alone = (talk.is_none() && !cuts.parallel_checks).then(alone);
+        let waiting_ns = ns_since(begun);
         let deadline = Instant::now() + Duration::from_nanos(cuts.check_timeout_ns);
         let bounds = Bounds { deadline: Some(deadline), ..Bounds::default() };
         // In an enclosure the directory of the check may not be there.
@@ -242,6 +287,9 @@ impl Bench<'_> {
         };
         let ran = command::run(&line, &place, &[], bounds, &Output::Pipe, talk.as_ref(), stop)
             .map_err(|error| Failure::of(error.to_string()))?;
+        let mut spent = self.spent.get();
+        spent += Spent { waiting_ns, check_ns: ns_since(begun) - waiting_ns, ..Spent::default() };
+        self.spent.set(spent);
         let words = ran.said;
         match (ran.end, ran.usage.exit_code) {
             (End::Stopped, _) => Err(Failure::Stopped),

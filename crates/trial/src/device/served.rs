@@ -11,6 +11,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
 use std::num::NonZeroU64;
+use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
@@ -238,6 +239,8 @@ struct Serving {
     recording: Option<Arc<Recording>>,
     /// The states of the recording on a disk that keeps its word, and on one that does not.
     states: Vec<(Flushes, States)>,
+    /// What the last cut left, where that is served.
+    left: Option<Arc<Disk>>,
 }
 
 impl Serving {
@@ -252,14 +255,14 @@ impl Serving {
                 let device = FileDevice::open("/proc/self/fd/0", &options)?;
                 let counted = Arc::new(CountingDevice::new(device));
                 self.counted = Some(counted.clone());
-                self.serve(below(&layers, Box::new(counted))?)
+                self.serve(below(&layers, Box::new(counted))?, None)
             }
             Ask::Record { size_bytes, layers, data_bytes_max } => {
                 let disk = Disk::over(Arc::new(Stale::new(size_bytes)));
                 let recorder = Recorder::new(disk, input()?).with_bytes_max(data_bytes_max);
                 let recorder = Arc::new(recorder);
                 self.recorder = Some(recorder.clone());
-                self.serve(below(&layers, Box::new(recorder))?)
+                self.serve(below(&layers, Box::new(recorder))?, None)
             }
             Ask::Open { log } => {
                 let recording = Recording::open(log, input()?).map_err(io::Error::other)?;
@@ -278,8 +281,11 @@ impl Serving {
                 Ok(log)
             }
             Ask::Cut { state, flushes } => {
-                let disk = self.states(flushes)?.disk(&state);
-                self.serve(Box::new(disk))
+                let disk = Arc::new(self.states(flushes)?.disk(&state));
+                // What the kernel has read of the disk before is good where the two do not differ.
+                let before = self.left.replace(disk.clone());
+                let stale = before.map(|before| disk.differs_from(&before));
+                self.serve(Box::new(disk), stale)
             }
         }
     }
@@ -299,13 +305,16 @@ impl Serving {
         Ok(&self.states[at].1)
     }
 
-    /// Serves a stack, in the place of the one before.
-    fn serve(&mut self, stack: Stack) -> io::Result<Value> {
+    /// Serves a stack in the place of the one before. It differs from that in the byte ranges `stale` alone; anywhere
+    /// when these are absent.
+    fn serve(&mut self, stack: Stack, stale: Option<Vec<Range<u64>>>) -> io::Result<Value> {
         let block_size_bytes = stack.block_size();
+        let everything = || std::iter::once(0..stack.len()).collect();
+        let stale = stale.unwrap_or_else(everything);
         match &self.top {
             Some((top, server)) => {
                 *top.0.write().expect("no layer panics") = stack;
-                server.forget()?;
+                stale.into_iter().try_for_each(|range| server.forget(range))?;
             }
             None => {
                 let top = Arc::new(Changeable(RwLock::new(stack)));
