@@ -276,3 +276,46 @@ fn what_fio_does_not_take_is_told_with_its_place_and_touches_nothing() {
         }
     }
 }
+
+#[test]
+fn a_job_that_has_the_network_reaches_no_local_socket() {
+    use std::net::TcpListener;
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net::{SocketAddr, UnixListener};
+
+    if !installed(Tool::Fio) {
+        return;
+    }
+    if loads::enclosure::refusal().is_some() {
+        eprintln!("skipped: the kernel grants no namespaces");
+        return;
+    }
+    let places = places();
+    let Target::Directory(target) = &places.target else { unreachable!() };
+    let name = target.display().to_string();
+    let hidden = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
+    let open = TcpListener::bind("127.0.0.1:0").unwrap();
+    hidden.set_nonblocking(true).unwrap();
+    open.set_nonblocking(true).unwrap();
+    let script = "use Socket; my ($name, $port) = @ARGV;\n\
+        socket(S, PF_UNIX, SOCK_STREAM, 0) and connect(S, sockaddr_un(\"\\0$name\"));\n\
+        socket(S, PF_INET, SOCK_STREAM, 0) and connect(S, sockaddr_in($port, inet_aton('127.0.0.1')));\n";
+    let file = places.scratch.join("reach.pl");
+    fs::write(&file, script).unwrap();
+    let port = open.local_addr().unwrap().port();
+    let line = format!("perl {} {name} {port}", file.display());
+    assert!(std::process::Command::new("sh").args(["-c", &line]).status().unwrap().success());
+    assert!(hidden.accept().is_ok() && open.accept().is_ok(), "perl reaches neither");
+    let reach = loads::enclosure::Enclosure {
+        directories: vec![target.clone(), places.scratch.clone()],
+        is_online: true,
+        ..Default::default()
+    };
+    let fill = |command: &mut std::process::Command| {
+        command.current_dir(&places.scratch).args(["--name=a", "--size=4k", "--rw=write"]);
+        command.arg(format!("--directory={name}")).arg(format!("--exec_prerun={line}"));
+    };
+    loads::tool::run_kept_in(Tool::Fio, &reach, fill, &AtomicBool::new(false)).unwrap();
+    assert!(open.accept().is_ok(), "it is to have the network");
+    assert!(hidden.accept().is_err(), "the abstract socket was reached");
+}
