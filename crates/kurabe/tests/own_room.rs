@@ -152,7 +152,10 @@ fn a_command_finds_its_room_and_nothing_else() {
     assert!(!seen.contains("ledger") && !seen.contains("jsonl"), "{seen}");
     assert!(!seen.contains("inherited"), "{seen}");
     let in_home = seen.lines().filter(|line| line.starts_with(&site.own().display().to_string()));
-    let names: Vec<&str> = in_home.filter(|line| !line.contains("/room/mount")).collect();
+    // The mount, and the node of the trial's own device.
+    let of_trial =
+        |line: &&str| ["/room/mount", "/room/devices"].iter().any(|own| line.contains(own));
+    let names: Vec<&str> = in_home.filter(|line| !of_trial(line)).collect();
     assert_eq!(names.len(), 3, "itself, the trial's directory and the room: {names:?}");
     site.expect_nothing_left();
 }
