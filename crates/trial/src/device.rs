@@ -13,7 +13,6 @@ mod image;
 mod layer;
 pub mod loop_node;
 mod memory;
-pub mod node;
 pub mod served;
 
 use std::fmt;
@@ -29,13 +28,13 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use trust::Directory;
 
+pub use crate::node::Node;
 pub use attach::{Attached, attach, attach_served};
 pub use disk::in_guest;
 pub use facts::{BackingFacts, BlockDeviceFacts, DeviceFacts};
 pub use fill::Progress;
 pub use image::lies_in_memory;
 pub use lab::device::DEFAULT_DEVICE;
-pub use node::Node;
 
 use crate::host_proc::HostProc;
 use crate::scratch::Occupied;

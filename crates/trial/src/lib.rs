@@ -15,6 +15,7 @@ pub mod host_proc;
 pub mod ledger;
 mod leftovers;
 pub mod memory_limit;
+pub mod node;
 pub mod process;
 pub mod scratch;
 pub mod stop;

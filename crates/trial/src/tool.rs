@@ -16,8 +16,8 @@ use trust::complaint::explanation;
 use trust::program;
 
 use crate::command::{self, End, Reader};
-use crate::device::Node;
 use crate::host_proc::HostProc;
+use crate::node::Node;
 use crate::stop::Stop;
 use crate::sys;
 

@@ -13,10 +13,10 @@ use lab::spec::{Device, Part};
 use rustix::fs::{AtFlags, OFlags, StatxFlags};
 
 use super::loop_node::{self, Backing, RELEASE_WAIT_MAX, Released};
-use super::node::Node;
 use super::served::Served;
 use super::{BlockDeviceFacts, DeviceError, Ground, Site, kind};
 use crate::ledger::{Ledger, Taken};
+use crate::node::Node;
 use crate::scratch::Occupied;
 use crate::sys::loop_device::{self, FLAG_AUTOCLEAR, FLAG_DIRECT_IO};
 
