@@ -385,7 +385,9 @@ fn entries(job: &JobFile, merge: bool) -> Vec<Entry> {
             group += 1;
         }
         is_first = false;
-        let name = job.effective(index, "name").unwrap_or(&section.name).to_owned();
+        // A `name` of the global section is not the job's: fio has the section's in its place.
+        let own = section.options.iter().rev().find(|option| option.name == "name");
+        let name = own.and_then(|option| option.value.as_ref()).unwrap_or(&section.name).clone();
         let is_merged = merge && is_on("group_reporting") && !splits.contains(&index);
         let found = match entries.last().filter(|last| last.group == group) {
             Some(_) if is_merged => Some(entries.len() - 1),

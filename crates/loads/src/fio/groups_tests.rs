@@ -18,7 +18,7 @@ fn side(total_ios: u64, runtime: u64, latency_ns: u64) -> Direction {
         runtime,
         iops: total_ios as f64 * 1e3 / runtime as f64,
         bw_bytes: total_ios as f64 * 4096e3 / runtime as f64,
-        lat_ns: Times { bins, max: latency_ns + 7, mean: latency_ns as f64 },
+        lat_ns: Times { bins, max: latency_ns + 7, mean: latency_ns as f64, ..Times::default() },
         ..Direction::default()
     }
 }
@@ -184,4 +184,11 @@ fn sections_of_one_name_are_told_apart_by_their_group() {
     assert_eq!(groups_of(text).labels(), ["a (group 0)", "a (group 1)"]);
     let error = groups_of(text).figures(&[ran("x", 0, none(), none())], None).unwrap_err();
     assert!(error.contains("`x`"), "{error}");
+}
+
+#[test]
+fn a_name_of_the_global_section_is_not_that_of_its_jobs() {
+    let groups = groups_of("[global]\nname=all\nrw=read\nsize=1m\n[file1]\n");
+    let jobs = [ran("file1", 0, side(100, 1000, 900), none())];
+    assert_eq!(told(&groups.figures(&jobs, None).unwrap())[0], ("read operations", 100.0));
 }

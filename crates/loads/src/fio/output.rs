@@ -59,19 +59,22 @@ pub struct Direction {
     /// Operations that moved less than was asked for.
     pub short_ios: u64,
     /// The distribution of the whole latency.
-    #[serde(skip_serializing)]
+    #[serde(skip_serializing_if = "Times::is_empty")]
     pub lat_ns: Times,
     /// That of the time in the device and its queue.
-    #[serde(skip_serializing)]
+    #[serde(skip_serializing_if = "Times::is_empty")]
     pub clat_ns: Times,
 }
 
-/// A distribution: counts by latency in ns.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+/// A distribution: counts by latency in ns, and what fio says of it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Times {
-    /// Counts.
+    /// Counts. They are kept as histograms, and not among what fio says.
+    #[serde(skip_serializing)]
     pub bins: BTreeMap<u64, u64>,
+    /// fio's own percentiles, for whoever compares; no figure is made of them.
+    pub percentile: BTreeMap<String, u64>,
     /// Greatest, exact.
     pub max: u64,
     /// Mean, exact.
@@ -79,6 +82,10 @@ pub struct Times {
 }
 
 impl Times {
+    fn is_empty(&self) -> bool {
+        self.bins.is_empty()
+    }
+
     fn count(&self) -> u64 {
         self.bins.values().sum()
     }
