@@ -44,9 +44,12 @@ enum Focus {
     Checkpoints,
     /// Little space, most of it given up again and again.
     Space,
+    /// A short journal, filled by changes that nobody flushes.
+    Journal,
 }
 
-const FOCI: [Focus; 5] = [Focus::All, Focus::All, Focus::Window, Focus::Checkpoints, Focus::Space];
+const FOCI: [Focus; 6] =
+    [Focus::All, Focus::All, Focus::Window, Focus::Checkpoints, Focus::Space, Focus::Journal];
 
 /// What a history is made of, apart from its seed.
 #[derive(Clone, Copy)]
@@ -138,6 +141,7 @@ impl Life {
             let what = match focus {
                 Focus::Window if random.random_bool(0.9) => 0,
                 Focus::Checkpoints if random.random_bool(0.4) => 80,
+                Focus::Journal if random.random_bool(0.9) => 0,
                 _ => random.random_range(0..100),
             };
             match what {
@@ -166,7 +170,7 @@ impl Life {
 
 fn bytes(random: &mut ChaCha8Rng, focus: Focus) -> Vec<u8> {
     let length = match random.random_range(0..12) {
-        _ if matches!(focus, Focus::Window | Focus::Checkpoints) => random.random_range(8..900),
+        _ if !matches!(focus, Focus::All | Focus::Space) => random.random_range(8..900),
         _ if focus == Focus::Space => random.random_range(8_000..40_000),
         0 => random.random_range(66_000..70_000),
         1 => random.random_range(8_000..20_000),
@@ -366,7 +370,9 @@ fn created(random: &mut ChaCha8Rng, focus: Focus) -> Vec<u8> {
     let device = MemoryDevice::from_image(&vec![0xee; blocks as usize * 4096], 512);
     let options = CreateOptions {
         objects_max: Some(60),
-        journal_bytes: Some(4096 * random.random_range(8..16)),
+        journal_bytes: Some(
+            4096 * if focus == Focus::Journal { 8 } else { random.random_range(8..16) },
+        ),
         uuid: Some(uuid::Uuid::from_u128(random.random())),
         ..Default::default()
     };
@@ -393,12 +399,14 @@ fn lead(
     let (clients, buffered) = match focus {
         Focus::Window => (random.random_range(2..5), 0.0),
         Focus::Checkpoints => (random.random_range(2..5), [0.5, 1.0][random.random_range(0..2)]),
+        Focus::Journal => (random.random_range(1..4), 0.97),
         _ => (random.random_range(1..5), [0.0, 0.3, 0.8][random.random_range(0..3)]),
     };
     let threads: Vec<_> = (0..clients)
         .map(|_| {
             let (life, store, seed) = (life.clone(), store.clone(), random.next_u64());
-            let operations = random.random_range(3..16);
+            let operations =
+                random.random_range(if focus == Focus::Journal { 10..40 } else { 3..16 });
             shuttle::thread::spawn(move || life.play(&store, seed, operations, buffered, focus))
         })
         .collect();
@@ -566,6 +574,7 @@ fn canaries_are_caught() {
         (Sabotage::TrustRecords, Focus::Mixed),
         (Sabotage::ForgetAdditions, Focus::Checkpoints),
         (Sabotage::RootEarly, Focus::Checkpoints),
+        (Sabotage::JournalEarly, Focus::Journal),
         (Sabotage::LateData, Focus::All),
         (Sabotage::KeepFailed, Focus::All),
         (Sabotage::UseUnannounced, Focus::Window),

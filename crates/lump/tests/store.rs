@@ -771,3 +771,12 @@ fn golden(name: &str, has_additions: bool, has_window: bool) {
     assert_eq!(image.chunks(512).any(is_placed), has_window);
     assert!(golden == lines, "the same calls write other bytes than the golden image has");
 }
+
+#[test]
+fn what_was_trimmed_is_free() {
+    let store = open(created(MemoryDevice::new(MEBIBYTE, 512), &small()));
+    store.put(1, &pattern(1, 50_000), Durable).unwrap();
+    store.delete(1, Durable).unwrap();
+    let trimmed = store.trim(512).unwrap();
+    assert!(trimmed > 50_000 && trimmed == store.usage().free_bytes);
+}
