@@ -44,6 +44,8 @@ const FILE_SYSTEMS: &[&str] = &[
     "crc32c_intel",
 ];
 
+/// How long a lock is waited for that a killed builder's children may still hold.
+const UNLOCK_WAIT_MAX: Duration = Duration::from_secs(2);
 const KERNELS: &str = "kernels";
 const BUILT: &str = "built";
 const IMAGES: &str = "images";
@@ -301,7 +303,8 @@ impl Store {
     }
 
     /// Removes what builders left that were killed, and gives how many directories and files that were. While
-    /// somebody builds, nothing is removed.
+    /// somebody builds, nothing is removed. A killed builder's children can hold its lock for a moment longer than it
+    /// lived, so a lock that is held is waited for briefly.
     pub fn remove_unfinished(own: &Directory) -> Result<usize, Error> {
         if !own.has("guests") {
             return Ok(0);
@@ -311,11 +314,19 @@ impl Store {
         if names.is_empty() {
             return Ok(0);
         }
-        let _lock = match directory.lock("builder.lock") {
-            Ok(lock) => lock,
-            Err(trust::LockError::Held { .. }) => return Ok(0),
-            Err(trust::LockError::Refused(refused)) => return Err(refused.into()),
+        let until = Instant::now() + UNLOCK_WAIT_MAX;
+        let _lock = loop {
+            match directory.lock("builder.lock") {
+                Ok(lock) => break lock,
+                Err(trust::LockError::Held { .. }) if Instant::now() < until => {
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+                Err(trust::LockError::Held { .. }) => return Ok(0),
+                Err(trust::LockError::Refused(refused)) => return Err(refused.into()),
+            }
         };
+        // Somebody may have built on meanwhile.
+        let names = unfinished(&directory)?;
         for name in &names {
             directory.remove_tree(name)?;
         }

@@ -24,6 +24,12 @@ use crate::sys;
 
 /// How long a tool has to end by itself after SIGTERM, before SIGKILL.
 const GRACE: Duration = Duration::from_secs(5);
+/// Bytes that a tool may print on one stream. fio prints a few MiB for a large job.
+const OUTPUT_BYTES_MAX: usize = 256 << 20;
+/// How long a tool may take to answer a question.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(30);
+/// Pieces of output that may wait to be taken.
+const PIECES_MAX: usize = 64;
 /// How often the stop flag is looked at while a tool is silent.
 const POLL: Duration = Duration::from_millis(50);
 
@@ -145,6 +151,14 @@ pub enum ToolError {
     /// The program ended with an error, or was killed.
     #[error("{0}")]
     Failed(Box<Finished>),
+    /// The program printed more, or took longer, than it may, and was ended.
+    #[error("`{program}` was ended: it {excess}")]
+    Excessive {
+        /// The program.
+        program: String,
+        /// What was too much, with the limit.
+        excess: String,
+    },
     /// The caller's stop flag was raised, and the program was ended.
     #[error("`{}` was stopped after {:.1} s", .0.program, .0.elapsed_ns as f64 / 1e9)]
     Stopped(Box<Finished>),
@@ -299,13 +313,14 @@ pub fn run_kept_in(
             Some(reason) => return Err(ToolError::NotKeptIn { program: tool.program(), reason }),
         },
     };
-    start(&mut command, enclosure.as_ref(), Stdio::null(), stop)
+    start(&mut command, enclosure.as_ref(), Stdio::null(), None, stop)
 }
 
 /// Asks a tool about a job, or about itself, in an enclosure that has no contender.
 ///
 /// # Errors
-/// As [`run`]; [`ToolError::NotKeptIn`] where no namespaces are granted.
+/// As [`run`]; [`ToolError::NotKeptIn`] where no namespaces are granted; [`ToolError::Excessive`] when it takes
+/// longer than 30 s.
 pub fn ask(tool: Tool, arguments: &[&str], job: Stdio) -> Result<Finished, ToolError> {
     let located = tool.locate()?;
     let (program, mut command) = (located.path().to_path_buf(), located.command());
@@ -317,7 +332,8 @@ pub fn ask(tool: Tool, arguments: &[&str], job: Stdio) -> Result<Finished, ToolE
             return Err(ToolError::NotKeptIn { program: tool.program(), reason });
         }
     };
-    start(&mut command, enclosure.as_ref(), job, &AtomicBool::new(false))
+    let time_max = Some(ANSWER_TIME_MAX);
+    start(&mut command, enclosure.as_ref(), job, time_max, &AtomicBool::new(false))
 }
 
 /// Runs a command to its end.
@@ -328,15 +344,16 @@ pub fn ask(tool: Tool, arguments: &[&str], job: Stdio) -> Result<Finished, ToolE
 ///
 /// # Errors
 /// [`ToolError::Spawn`]; [`ToolError::Failed`] with all output when the exit code is not 0;
-/// [`ToolError::Stopped`].
+/// [`ToolError::Excessive`] when it prints more than 256 MiB on one stream; [`ToolError::Stopped`].
 pub fn run(command: &mut Command, stop: &AtomicBool) -> Result<Finished, ToolError> {
-    start(command, None, Stdio::null(), stop)
+    start(command, None, Stdio::null(), None, stop)
 }
 
 fn start(
     command: &mut Command,
     enclosure: Option<&Enclosure>,
     input: Stdio,
+    time_max: Option<Duration>,
     stop: &AtomicBool,
 ) -> Result<Finished, ToolError> {
     let name = Path::new(command.get_program()).file_name().unwrap_or_default();
@@ -355,17 +372,25 @@ fn start(
         None => command.spawn(),
     };
     let mut child = child.map_err(spawn_error)?;
-    let (sender, pieces) = mpsc::channel();
+    let (sender, pieces) = mpsc::sync_channel(PIECES_MAX);
     read_pieces(child.stdout.take(), STDOUT, sender.clone());
     read_pieces(child.stderr.take(), STDERR, sender);
 
     let mut printed = [Vec::new(), Vec::new()];
     let mut stopped = false;
+    let mut excess = None;
     let mut ended = None;
     let mut silence = Duration::ZERO;
     loop {
         match pieces.recv_timeout(POLL) {
-            Ok((stream, piece)) => printed[stream].extend(piece),
+            Ok((stream, piece)) if printed[stream].len() < OUTPUT_BYTES_MAX => {
+                printed[stream].extend(piece);
+            }
+            // What comes after that is taken, so that the tool can end, and not kept.
+            Ok(_) => {
+                let limit = OUTPUT_BYTES_MAX >> 20;
+                excess.get_or_insert_with(|| format!("printed more than {limit} MiB"));
+            }
             Err(RecvTimeoutError::Disconnected) => break,
             // A grandchild may hold the pipe open after the tool's end; the tool's end is
             // what counts, and the grandchild goes with it. One that fled into a session
@@ -383,17 +408,21 @@ fn start(
                 }
             }
         }
-        if !stopped && stop.load(Ordering::Relaxed) {
-            stopped = true;
-            if ended.is_none() {
-                ended = Some(end_family(&mut child).map_err(spawn_error)?);
-            }
+        if let Some(limit) = time_max.filter(|limit| started.elapsed() > *limit) {
+            excess.get_or_insert_with(|| format!("took longer than {} s", limit.as_secs()));
+        }
+        stopped |= stop.load(Ordering::Relaxed);
+        if (stopped || excess.is_some()) && ended.is_none() {
+            ended = Some(end_family(&mut child).map_err(spawn_error)?);
         }
     }
     let status = match ended {
         Some(status) => status,
         None => child.wait().map_err(spawn_error)?,
     };
+    if let (Some(excess), false) = (excess, stopped) {
+        return Err(ToolError::Excessive { program, excess });
+    }
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     let text = |stream: usize| String::from_utf8_lossy(&printed[stream]).into_owned();
     let finished = Finished {
@@ -419,7 +448,7 @@ const STDERR: usize = 1;
 fn read_pieces(
     pipe: Option<impl Read + Send + 'static>,
     stream: usize,
-    sender: mpsc::Sender<(usize, Vec<u8>)>,
+    sender: mpsc::SyncSender<(usize, Vec<u8>)>,
 ) {
     let mut pipe = pipe.expect("the stream is piped");
     thread::spawn(move || {
@@ -435,6 +464,19 @@ fn read_pieces(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_tool_that_does_not_end_or_prints_without_end_is_ended() {
+        let end = |words: &str, time_max| {
+            let mut command = Command::new("/bin/sh");
+            command.args(["-c", words]);
+            let ended = start(&mut command, None, Stdio::null(), time_max, &AtomicBool::new(false));
+            ended.unwrap_err().to_string()
+        };
+        let time_max = Some(Duration::from_millis(100));
+        assert_eq!(end("sleep 300", time_max), "`sh` was ended: it took longer than 0 s");
+        assert_eq!(end("exec yes", None), "`sh` was ended: it printed more than 256 MiB");
+    }
 
     #[test]
     fn a_missing_tool_names_its_package() {
