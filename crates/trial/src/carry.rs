@@ -415,9 +415,9 @@ impl Trial<'_> {
             return Ok(());
         }
         let (command, talk) = self.load_command(LoadStage::Setup, instance, directory)?;
-        let name = format!("the layout of the {}", self.spec.workload.load.kind);
+        let name = format!("the layout of {}", self.spec.workload.load.kind);
         self.timed_with(Phase::Layout, |trial| {
-            judge(&name, &trial.execute(&command, Some(&talk), directory)?, false)
+            judge_own(&name, &trial.execute(&command, Some(&talk), directory)?)
         })?;
         self.prepared = talk.report().map_err(Failure::of)?.prepared;
         Ok(())
@@ -439,8 +439,10 @@ impl Trial<'_> {
         self.push(Phase::Run, ran.elapsed_ns, before);
         self.record.outlived = ran.outlived;
         self.record.command = Some(ran.usage.clone());
-        let ignore_failure = self.spec.workload.ignore_failure;
-        judge(&format!("the {}", self.spec.workload.load.kind), &ran, ignore_failure)?;
+        match talk {
+            Some(_) => judge_own(&self.spec.workload.load.kind, &ran)?,
+            None => judge("the command", &ran, self.spec.workload.ignore_failure)?,
+        }
         Ok(talk)
     }
 
@@ -608,6 +610,17 @@ impl Trial<'_> {
 fn note_ended(ended: Vec<String>, tools: &mut Toolbox) {
     if !ended.is_empty() {
         tools.note(format!("killed what the command had left running: {}", ended.join(", ")));
+    }
+}
+
+/// Whether the end of a process of kurabe's own lets the trial go on. It prints why it failed; its exit code means
+/// nothing to a user.
+fn judge_own(name: &str, ran: &Ran) -> Result<(), Failure> {
+    match (&ran.end, ran.usage.exit_code) {
+        (End::Exited, Some(code)) if code != 0 => {
+            Err(Failure::explained(format!("{name} failed"), &ran.said))
+        }
+        _ => judge(name, ran, false),
     }
 }
 
