@@ -251,8 +251,9 @@ fn a_host_that_is_full_is_an_error_and_everything_is_given_back() {
     // The ledger comes before anything is taken.
     let site = Site::new();
     let compare = "KURABE_HOME=full/own $KURABE compare dir:. --runs 1";
-    let ran = on_a_full_host(&site, 0, &format!("{compare} --out result -- true")).expect(1);
+    let ran = on_a_full_host(&site, 0, &format!("{compare} --out result -- true")).expect(2);
     ran.says(&["the ledger in ", "full/own cannot be written", "No space left on device"]);
+    assert!(!site.work().join("result").exists(), "what is refused leaves no result");
     site.expect_nothing_left();
 
     // Space for the runner's ledger and none for those of the trials: each says so.
