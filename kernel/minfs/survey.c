@@ -251,10 +251,11 @@ static u32 sort_files(const struct minfs_volume *v, struct judged *all, struct j
 /* Lets each file have its units unless a younger one has any of them, however long the runs are. */
 static int share_space(struct judged **files, u32 count)
 {
-	struct maple_tree taken = MTREE_INIT(taken, 0);
+	struct maple_tree taken;
 	u32 i, k;
 	int error = 0;
 
+	mt_init(&taken);
 	for (i = 0; i < count && !error; i++) {
 		const struct minfs_record *r = files[i]->record;
 

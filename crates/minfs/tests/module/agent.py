@@ -1,94 +1,29 @@
 """Carries out on a mounted minfs what module.rs asks for, one line at a time: AGENT PORT DISK DIRECTORY."""
 
-import ctypes
 import errno
-import fcntl
 import mmap
 import os
 import pathlib
 import random
+import re
 import signal
-import struct
 import subprocess
 import sys
 import threading
 import time
+import traceback
 
-KEEP_SIZE, ZERO_RANGE = 1, 16
-# System calls of x86-64.
-IO_SETUP, IO_GETEVENTS, IO_SUBMIT = 206, 208, 209
-GET, PUT = 0, 1
-BLOCK = 4096
+from basics import (BLOCK, GET, KEEP_SIZE, ZERO_RANGE, Flight, aligned, allocate, freeze, has_only,
+                    in_child, lay, read_directly, remount, wait_for)
+from ideas import IDEAS
+
 TRACING = pathlib.Path("/sys/kernel/tracing")
-libc = ctypes.CDLL(None, use_errno=True)
+# What the kernel says of its own faults, those that KASAN, lockdep and UBSAN find among them.
+COMPLAINT = re.compile(r"BUG: |WARNING: |INFO: (trying|possible|task)|UBSAN: |Oops|blocked for more than")
 port_lock = threading.Lock()
 held = []
 # Mappings stay, so that later stores may find pages that need no fault.
 mappings = {}
-
-
-def checked(result):
-    if result < 0:
-        code = ctypes.get_errno()
-        raise OSError(code, os.strerror(code))
-    return result
-
-
-def allocate(file, mode, offset, length):
-    checked(libc.fallocate(file, mode, ctypes.c_long(offset), ctypes.c_long(length)))
-
-
-def aligned(data):
-    pages = mmap.mmap(-1, len(data))
-    pages[:] = data
-    return pages
-
-
-class Flight:
-    """Direct reads and writes that the kernel has under way, each with a key."""
-
-    def __init__(self, depth):
-        self.context = ctypes.c_ulong()
-        checked(libc.syscall(IO_SETUP, depth, ctypes.byref(self.context)))
-        self.under_way = {}
-
-    def put(self, file, writes):
-        """Begins (key, offset, data) at once."""
-        self.begin(PUT, file, [(key, offset, aligned(data)) for key, offset, data in writes])
-
-    def begin(self, what, file, requests):
-        """Begins (key, offset, pages) at once."""
-        pointers = (ctypes.c_void_p * len(requests))()
-        for index, (key, offset, pages) in enumerate(requests):
-            at, length = ctypes.addressof(ctypes.c_char.from_buffer(pages)), len(pages)
-            block = ctypes.create_string_buffer(
-                struct.pack("=QIIHhIQQqQII", key, 0, 0, what, 0, file, at, length, offset, 0, 0, 0))
-            pointers[index] = ctypes.addressof(block)
-            self.under_way[key] = (block, pages, length)
-        if checked(libc.syscall(IO_SUBMIT, self.context, len(requests), pointers)) != len(requests):
-            raise OSError(errno.EINVAL, "not all were taken")
-
-    def take(self, least):
-        """The keys of those that have ended, at least so many."""
-        if not self.under_way:
-            return []
-        events = ctypes.create_string_buffer(32 * len(self.under_way))
-        count = checked(libc.syscall(IO_GETEVENTS, self.context, least, len(self.under_way), events, None))
-        ended, failed = [], 0
-        for key, _, result, _ in struct.iter_unpack("=QQqq", events.raw[:32 * count]):
-            if result != self.under_way.pop(key)[2]:
-                failed = -result if result < 0 else errno.ENODATA
-            ended.append(key)
-        if failed:
-            self.take(len(self.under_way))
-            raise OSError(failed, os.strerror(failed))
-        return ended
-
-    def take_all(self):
-        return self.take(len(self.under_way))
-
-
-flight = Flight(64)
 
 
 def with_file(name, action):
@@ -220,18 +155,6 @@ def overwrite(name, offset, count, byte):
         os.close(file)
 
 
-def lay(name, bytes_count, byte):
-    """A file that was written directly and is in no tail."""
-    file = os.open(name, os.O_RDWR | os.O_CREAT | os.O_DIRECT, 0o600)
-    end = os.fstat(file).st_size
-    os.pwrite(file, aligned(bytes([byte]) * (bytes_count - end)), end)
-    os.fsync(file)
-    # A tail is settled by the first change in it.
-    os.pwrite(file, aligned(bytes([byte]) * BLOCK), end)
-    os.fsync(file)
-    return file
-
-
 def overlap(seed, rounds):
     """
     Keeps writes of one file under way that may overlap, and syncs meanwhile. Told is what had ended before
@@ -292,12 +215,8 @@ def slowly(begin, end=lambda: True):
     Has a process whose bytes pass at 1 MiB a second `begin` with a flight of its own, and returns that
     process. It fails if, when all has ended, `end` is false.
     """
-    groups = pathlib.Path("/tmp/groups")
-    if not groups.exists():
-        groups.mkdir()
-        subprocess.run(["mount", "-t", "cgroup2", "cgroup2", groups], check=True)
-        (groups / "cgroup.subtree_control").write_text("+io")
-        (groups / "slow").mkdir()
+    groups = control_groups()
+    (groups / "slow").mkdir(exist_ok=True)
     disk = os.stat(sys.argv[2]).st_rdev
     (groups / "slow/io.max").write_text(f"{os.major(disk)}:{os.minor(disk)} rbps={1 << 20} wbps={1 << 20}")
     told, tells = os.pipe()
@@ -318,18 +237,6 @@ def slowly(begin, end=lambda: True):
     if not begun:
         raise OSError(errno.ECHILD, "it did not begin")
     return child
-
-
-def has_only(pages, byte):
-    return pages[:] == bytes([byte]) * len(pages)
-
-
-def read_directly(name, bytes_count):
-    pages = aligned(b"\0" * bytes_count)
-    file = os.open(name, os.O_RDONLY | os.O_DIRECT)
-    os.preadv(file, [pages], 0)
-    os.close(file)
-    return pages
 
 
 def cut_off(reads):
@@ -418,21 +325,6 @@ def ends(name):
     return next(int(count) for one, count, _ in lines if one == name)
 
 
-def in_child(action):
-    """A process that does this and ends with the number of its error, or 0."""
-    child = os.fork()
-    if child == 0:
-        code = errno.EINVAL
-        try:
-            action()
-            code = 0
-        except OSError as error:
-            code = error.errno
-        finally:
-            os._exit(code)
-    return child
-
-
 def collide(rounds):
     """
     As an ordinary user, overwrites pages of a file directly while another process stores to them through a
@@ -448,8 +340,9 @@ def collide(rounds):
         stores = in_child(lambda: store_for_ever(pages))
         data, failed = aligned(b"\2" * 16 * BLOCK), 0
         try:
-            while rounds and failed < 3:
-                rounds -= 1
+            for _ in range(rounds):
+                if failed == 3:
+                    break
                 os.pwrite(file, data, 0)
                 try:
                     os.fsync(file)
@@ -463,13 +356,10 @@ def collide(rounds):
         os.write(tells, str(failed).encode())
 
     child = in_child(collided)
-    _, status = os.waitpid(child, 0)
     os.close(tells)
     answer = os.read(told, 20).decode()
     os.close(told)
-    if status:
-        code = os.waitstatus_to_exitcode(status)
-        raise OSError(code, os.strerror(code))
+    wait_for(child)
     return answer
 
 
@@ -477,19 +367,6 @@ def store_for_ever(pages):
     while True:
         for at in range(0, len(pages), BLOCK):
             pages[at] = 3
-
-
-def remount(options):
-    subprocess.run(["mount", "-i", "-o", f"remount,{options}", sys.argv[2], sys.argv[3]], check=True)
-
-
-def freeze(is_frozen):
-    directory = os.open(".", os.O_RDONLY)
-    try:
-        # FIFREEZE, FITHAW
-        fcntl.ioctl(directory, 0xC0045877 if is_frozen else 0xC0045878, 0)
-    finally:
-        os.close(directory)
 
 
 def change_all():
@@ -538,14 +415,101 @@ def prepare_changes():
 
 def end_changes():
     for child in changing["waiting"]:
-        _, status = os.waitpid(child, 0)
-        if status:
-            code = os.waitstatus_to_exitcode(status)
-            raise OSError(code, os.strerror(code))
+        wait_for(child)
     changing["pages"].close()
     os.close(changing["file"])
     os.close(changing["place"])
     changing.clear()
+
+
+def press(seed, rounds):
+    """
+    Asynchronous direct writes, cached ones, stores by mappings and syncs by processes that share too little
+    memory, while the caches of the whole guest are dropped. Each checks its file at the end.
+    """
+    groups = control_groups()
+    tight = groups / "tight"
+    if not tight.exists():
+        tight.mkdir()
+        (tight / "memory.high").write_text(str(24 << 20))
+    kinds = [write_under_pressure, write_under_pressure, cache_under_pressure, store_under_pressure]
+
+    def run(number, kind):
+        (tight / "cgroup.procs").write_text("0")
+        chance, blocks = random.Random(f"{seed} {number}"), 2048
+        name = f"pressed-{number}"
+        expected = bytearray(b"\1" * blocks)
+        file = lay(name, blocks * BLOCK, 1)
+        kind(file, name, chance, blocks, expected, rounds)
+        os.fsync(file)
+        os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+        for at in range(blocks):
+            pages = aligned(bytes(BLOCK))
+            os.preadv(file, [pages], at * BLOCK)
+            if not has_only(pages, expected[at]):
+                raise OSError(errno.EUCLEAN, f"{name}: block {at} is {pages[0]}, not {expected[at]}")
+        os.close(file)
+        os.unlink(name)
+
+    def drop_caches():
+        while True:
+            pathlib.Path("/proc/sys/vm/drop_caches").write_text("3")
+            time.sleep(0.01)
+
+    dropping = in_child(drop_caches)
+    try:
+        for child in [in_child(lambda one=one: run(*one)) for one in enumerate(kinds)]:
+            wait_for(child)
+    finally:
+        os.kill(dropping, signal.SIGKILL)
+        os.waitpid(dropping, 0)
+
+
+def write_under_pressure(file, name, chance, blocks, expected, rounds):
+    own = Flight(64)
+    for _ in range(rounds):
+        starts = chance.sample(range(0, blocks, 16), 16)
+        writes = []
+        for start in starts:
+            count, byte = chance.randrange(1, 17), chance.randrange(256)
+            writes.append((start, start * BLOCK, bytes([byte]) * (count * BLOCK)))
+            expected[start:start + count] = bytes([byte]) * count
+        own.put(file, writes)
+        own.take_all()
+        if chance.randrange(4) == 0:
+            os.fsync(file)
+
+
+def cache_under_pressure(file, name, chance, blocks, expected, rounds):
+    plain = os.open(name, os.O_RDWR)
+    for _ in range(rounds * 8):
+        at, byte = chance.randrange(blocks), chance.randrange(256)
+        os.pwrite(plain, bytes([byte]) * BLOCK, at * BLOCK)
+        expected[at] = byte
+        if chance.randrange(16) == 0:
+            os.fdatasync(plain)
+    os.close(plain)
+
+
+def store_under_pressure(file, name, chance, blocks, expected, rounds):
+    plain = os.open(name, os.O_RDWR)
+    with mmap.mmap(plain, blocks * BLOCK) as pages:
+        for _ in range(rounds * 8):
+            at, byte = chance.randrange(blocks), chance.randrange(256)
+            pages[at * BLOCK:(at + 1) * BLOCK] = bytes([byte]) * BLOCK
+            expected[at] = byte
+            if chance.randrange(32) == 0:
+                pages.flush()
+    os.close(plain)
+
+
+def control_groups():
+    groups = pathlib.Path("/tmp/groups")
+    if not groups.exists():
+        groups.mkdir()
+        subprocess.run(["mount", "-t", "cgroup2", "cgroup2", groups], check=True)
+        (groups / "cgroup.subtree_control").write_text("+io +memory")
+    return groups
 
 
 changing = {}
@@ -627,6 +591,23 @@ def carry_out(words):
         case ["log", *words]:
             log = subprocess.run(["dmesg"], stdout=subprocess.PIPE, text=True, check=True).stdout
             return f"{log.count(' '.join(words))}"
+        case ["press", seed, rounds]:
+            press(int(seed), int(rounds))
+        case ["ideas"]:
+            return " ".join(IDEAS)
+        case ["idea", name]:
+            try:
+                IDEAS[name]()
+            except Exception as error:
+                traceback.print_exc()
+                return repr(error)
+            for left in os.listdir("."):
+                os.unlink(left)
+        case ["complaints"]:
+            log = subprocess.run(["dmesg"], stdout=subprocess.PIPE, text=True, check=True).stdout
+            found = [line for line in log.splitlines() if COMPLAINT.search(line)]
+            print(*found, sep="\n", file=sys.stderr)
+            return f"{len(found)}"
         case ["ends", name]:
             return f"{ends(name)}"
         case _:

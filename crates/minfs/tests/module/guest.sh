@@ -3,12 +3,12 @@
 # there with this one's input and output: guest.sh DISK [PROGRAM ARGUMENT...]. Without one, it loads
 # kernel/minfs/minfs.ko (or what MINFS_MODULE names) and runs agent.py. With MINFS_MODULE_COUNTS=1 the
 # guest's clock counts the instructions of its one processor, one a nanosecond, whatever else runs here.
-# MINFS_MODULE_CPUS is 2 unless given; what has one thread is several times as fast with 1. The input must
+# MINFS_MODULE_KERNEL is another vmlinux that has all drivers built in. MINFS_MODULE_CPUS is 2 unless given; what has one thread is several times as fast with 1. The input must
 # stay open: a guest whose port nobody holds waits for ever with what it says.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 guests=${KURABE_HOME:-/var/lib/kurabe}/guests
-kernel=$(ls -d "$guests"/kernels/*/vmlinux | head -n 1)
+kernel=${MINFS_MODULE_KERNEL:-$(ls -d "$guests"/kernels/*/vmlinux | head -n 1)}
 image=$(ls -d "$guests"/images/*/initramfs.cpio | head -n 1)
 disk=$1
 shift

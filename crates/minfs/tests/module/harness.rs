@@ -261,11 +261,17 @@ pub fn in_guest(disk: &Arc<Disk>, test: impl FnOnce(&mut Guest)) {
         let server = server.clone();
         std::thread::spawn(move || server.serve());
     }
-    test(&mut Guest::boot(&program, &point));
+    use_guest(Guest::boot(&program, &point), test);
+}
+
+/// Has `test` use the guest, whose kernel must have nothing to complain of at the end.
+fn use_guest(mut guest: Guest, test: impl FnOnce(&mut Guest)) {
+    test(&mut guest);
+    assert_eq!(guest.number("complaints"), 0, "the kernel's log has complaints");
 }
 
 /// Boots a guest with this file as its disk and has `test` use it.
 pub fn in_guest_with(image: &Path, test: impl FnOnce(&mut Guest)) {
     let Some(program) = guest_program() else { return };
-    test(&mut Guest::boot(&program, image));
+    use_guest(Guest::boot(&program, image), test);
 }
