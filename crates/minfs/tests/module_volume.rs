@@ -356,7 +356,7 @@ fn asynchronous_writes_survive_a_lack_of_memory() {
         let first = number("MINFS_MODULE_SEED", 1);
         for seed in first..first + number("MINFS_MODULE_SCHEDULES", 2) {
             assert!(guest.ask("mount"));
-            assert!(guest.ask(&format!("press {seed} 20")), "seed {seed}");
+            assert!(guest.ask(&format!("press {seed} 10")), "seed {seed}");
             assert!(guest.ask("unmount"));
             assert!(fsck(&disk, false).unwrap().is_clean(), "seed {seed}");
         }

@@ -431,12 +431,12 @@ def press(seed, rounds):
     tight = groups / "tight"
     if not tight.exists():
         tight.mkdir()
-        (tight / "memory.high").write_text(str(24 << 20))
+        (tight / "memory.high").write_text(str(12 << 20))
     kinds = [write_under_pressure, write_under_pressure, cache_under_pressure, store_under_pressure]
 
     def run(number, kind):
         (tight / "cgroup.procs").write_text("0")
-        chance, blocks = random.Random(f"{seed} {number}"), 2048
+        chance, blocks = random.Random(f"{seed} {number}"), 1024
         name = f"pressed-{number}"
         expected = bytearray(b"\1" * blocks)
         file = lay(name, blocks * BLOCK, 1)
