@@ -38,6 +38,11 @@ const FILE_SYSTEMS: &[&str] = &[
     "jfs",
     "reiserfs",
     "bcachefs",
+    "vfat",
+    "exfat",
+    // Names of vfat are translated by these unless the mount says otherwise.
+    "nls_cp437",
+    "nls_ascii",
     "fuse",
     "loop",
     "crc32c_generic",

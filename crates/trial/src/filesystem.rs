@@ -10,6 +10,7 @@ mod btrfs;
 mod directory;
 mod ext;
 mod f2fs;
+mod fat;
 mod jfs;
 mod kernel;
 mod minfs;
@@ -356,7 +357,7 @@ pub trait Instance: Send {
     }
 }
 
-static ALL: [&FileSystem; 17] = [
+static ALL: [&FileSystem; 19] = [
     &ext::EXT2,
     &ext::EXT3,
     &ext::EXT4,
@@ -368,6 +369,8 @@ static ALL: [&FileSystem; 17] = [
     &nilfs2::NILFS2,
     &zfs::ZFS,
     &zfs::ZFS_FUSE,
+    &fat::VFAT,
+    &fat::EXFAT,
     &ufs::UFS,
     &minfs::MINFS_FUSE,
     &minfs::MINFS,

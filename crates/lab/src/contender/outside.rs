@@ -15,7 +15,7 @@ struct Options {
     paths: &'static str,
 }
 
-const KNOWN: [Options; 9] = [
+const KNOWN: [Options; 11] = [
     Options { file_systems: &["ext2", "ext3", "ext4"], flags: "cjnqvDFKSV", paths: "dlz" },
     Options { file_systems: &["xfs"], flags: "fNqVK", paths: "cp" },
     Options { file_systems: &["btrfs"], flags: "fMKqvV", paths: "ru" },
@@ -24,6 +24,8 @@ const KNOWN: [Options; 9] = [
     Options { file_systems: &["nilfs2"], flags: "cfhKnqvV", paths: "" },
     Options { file_systems: &["bcachefs"], flags: "fhqv", paths: "" },
     Options { file_systems: &["zfs", "zfs-fuse"], flags: "dfn", paths: "R" },
+    Options { file_systems: &["vfat"], flags: "aAcIv", paths: "lm" },
+    Options { file_systems: &["exfat"], flags: "fhqvV", paths: "" },
     Options { file_systems: &["ufs"], flags: "x", paths: "FN" },
 ];
 

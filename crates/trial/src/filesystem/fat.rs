@@ -1,0 +1,48 @@
+//! FAT and exFAT: dosfstools, exfatprogs.
+
+use super::kernel::Kernel;
+use super::{FileSystem, Tool};
+
+/// FAT32, as the kernel mounts it with long names.
+pub static VFAT: FileSystem = FileSystem {
+    // mkfs.vfat and fsck.fat come with it, and tell no version.
+    tools: &[Tool::new("fatlabel", "dosfstools", "--version")],
+    // With clusters of one sector FAT32 begins at 33 MB.
+    size_bytes_min: 64 << 20,
+    owner_options,
+    ..FileSystem::of_kernel(
+        "vfat",
+        "FAT32: readable everywhere; no journal, no permissions, no links, files below 4 GiB",
+        Kernel {
+            mkfs: &["mkfs.vfat", "-F", "32"],
+            geometry: &["fsck.fat", "-n", "-v"],
+            check: &["fsck.fat", "-n"],
+            repair: &["fsck.fat", "-a"],
+            ..Kernel::PLAIN
+        },
+    )
+};
+
+/// exFAT.
+pub static EXFAT: FileSystem = FileSystem {
+    // fsck.exfat and dump.exfat come with it.
+    tools: &[Tool::new("mkfs.exfat", "exfatprogs", "-V")],
+    size_bytes_min: 64 << 20,
+    owner_options,
+    ..FileSystem::of_kernel(
+        "exfat",
+        "FAT with large files and an allocation bitmap, for cards and sticks; no journal, permissions or links",
+        Kernel {
+            mkfs: &["mkfs.exfat"],
+            geometry: &["dump.exfat"],
+            check: &["fsck.exfat", "-n"],
+            repair: &["fsck.exfat", "-p"],
+            ..Kernel::PLAIN
+        },
+    )
+};
+
+/// Neither has owners: whoever mounts it says whose all files are.
+fn owner_options(user: u32, group: u32) -> Vec<String> {
+    vec![format!("uid={user}"), format!("gid={group}")]
+}
