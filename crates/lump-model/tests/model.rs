@@ -576,7 +576,7 @@ fn canaries_are_caught() {
         (Sabotage::RootEarly, Focus::Checkpoints),
         (Sabotage::JournalEarly, Focus::Journal),
         (Sabotage::LateData, Focus::All),
-        (Sabotage::KeepFailed, Focus::All),
+        (Sabotage::KeepFailed, Focus::Journal),
         (Sabotage::UseUnannounced, Focus::Window),
         (Sabotage::RecordLate, Focus::Window),
         (Sabotage::LeaveFailed, Focus::Window),
