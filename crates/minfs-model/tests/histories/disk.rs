@@ -7,7 +7,8 @@
 //! sectors. The scheduler may switch threads before, within and after each request.
 
 use std::io;
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use block::BlockDevice;
 use rand::{RngExt, SeedableRng};
@@ -276,5 +277,70 @@ impl BlockDevice for Disk {
 
     fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
         self.change(&vec![DISCARDED; length as usize], offset)
+    }
+}
+
+/// A process's hold on the disk, which lives longer.
+pub struct Host {
+    disk: Arc<Disk>,
+    /// The process was killed: its requests reach the disk no more.
+    is_killed: AtomicBool,
+    /// Somebody knows that the volume has stopped writing.
+    has_stopped: AtomicBool,
+}
+
+impl Host {
+    pub fn new(disk: Arc<Disk>) -> Self {
+        Self { disk, is_killed: AtomicBool::new(false), has_stopped: AtomicBool::new(false) }
+    }
+
+    pub fn kill(&self) {
+        self.is_killed.store(true, Ordering::SeqCst);
+    }
+
+    /// From here on a request that changes the disk is a fault of the volume.
+    pub fn stop(&self) {
+        self.has_stopped.store(true, Ordering::SeqCst);
+    }
+
+    fn power(&self) -> io::Result<()> {
+        if self.is_killed.load(Ordering::SeqCst) { Err(failed()) } else { Ok(()) }
+    }
+
+    fn change(&self) -> io::Result<()> {
+        self.power()?;
+        let is_late = self.has_stopped.load(Ordering::SeqCst) && !self.disk.is_cut();
+        assert!(!is_late, "a volume that had stopped writing changed the disk");
+        Ok(())
+    }
+}
+
+impl BlockDevice for Host {
+    fn len(&self) -> u64 {
+        self.disk.len()
+    }
+
+    fn block_size(&self) -> u32 {
+        self.disk.block_size()
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.power()?;
+        self.disk.read_at(buffer, offset)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.change()?;
+        self.disk.write_at(bytes, offset)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.change()?;
+        self.disk.flush()
+    }
+
+    fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
+        self.change()?;
+        self.disk.discard(offset, length)
     }
 }

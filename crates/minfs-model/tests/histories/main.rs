@@ -5,7 +5,8 @@
 //! the scheduler, which thread goes on at each lock and each request of the disk. After each cut each
 //! kind of loss is tried. Every file must be one that [`model`] admits, fsck must find nothing that needs
 //! repair, and filling all free space must change no file. One of the disks that are left is mounted
-//! again: from then on what it shows is durable, and the history goes on.
+//! again: from then on what it shows is durable, and the history goes on. A process may also be killed and
+//! the volume mounted again without a cut; what that mount shows is durable as well.
 //!
 //! `MINFS_HISTORIES` sets how many histories, `MINFS_HISTORY_SEED` the first seed.
 
@@ -24,7 +25,7 @@ use rand_chacha::ChaCha8Rng;
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::{Config, FailurePersistence, Runner};
 
-use disk::{Disk, Fault, Kind, LOSSES, Plan};
+use disk::{Disk, Fault, Host, Kind, LOSSES, Plan};
 use model::NEVER;
 use play::{LOG, Names, Owner, Record, SHARED, THREADS_MAX, Worker, World};
 
@@ -40,6 +41,8 @@ type Contents = BTreeMap<Vec<u8>, Vec<u8>>;
 struct Facts {
     operations: u64,
     cuts: u64,
+    /// Mounts of a disk after the process before was killed or has unmounted, without a cut.
+    kills: u64,
     states: u64,
     /// Mounts of a disk with a metadata bit that rots or a sector that cannot be read.
     rotten: u64,
@@ -229,18 +232,26 @@ impl History {
         Plan { cut_after, cut_at_flush, faults, rotten, unreadable: None, seed }
     }
 
-    /// Mounts the disk, lets the threads work, and cuts the power.
-    fn play(&mut self, disk: &Arc<Disk>, options: &MountOptions) {
-        let Ok(volume) = Volume::mount(disk.clone(), options) else {
+    /// Mounts the disk, lets the threads work, and ends the process. Whether another one may mount it.
+    fn play(&mut self, disk: &Arc<Disk>, options: &MountOptions) -> Result<bool, String> {
+        let host = Arc::new(Host::new(disk.clone()));
+        let Ok(volume) = Volume::mount(host.clone(), options) else {
             // Judged by what is left: a fault or the cut came during the mount.
-            return;
+            return Ok(false);
         };
         if volume.read_only_reason().is_some() {
-            return;
+            return Ok(false);
         }
+        let found = contents(&volume);
+        if found.len() < volume.list().len() {
+            // A read has failed.
+            return Ok(false);
+        }
+        let names = self.judge(&found)?;
+        self.show(&found, names);
         let threads = self.owners.len() as u64;
         let record = Mutex::new(std::mem::take(&mut self.record));
-        let world = Arc::new(World { disk: disk.clone(), volume, record });
+        let world = Arc::new(World { disk: disk.clone(), host: host.clone(), volume, record });
         let owners = std::mem::take(&mut self.owners);
         let workers: Vec<_> = owners
             .into_iter()
@@ -253,18 +264,22 @@ impl History {
         self.owners = workers.into_iter().map(|worker| worker.join().unwrap()).collect();
         let world = Arc::into_inner(world).expect("all threads have ended");
         self.record = world.record.into_inner().unwrap();
-        self.facts.failed += u64::from(world.volume.read_only_reason().is_some());
+        let has_failed = world.volume.read_only_reason().is_some();
+        self.facts.failed += u64::from(has_failed);
         if self.random.random() {
-            let is_ok = world.volume.unmount().is_ok();
-            if is_ok && !disk.is_cut() {
+            if world.volume.unmount().is_err() {
+                return Ok(false);
+            }
+            if !disk.is_cut() {
                 let now = self.record.tick();
                 self.record.files.iter_mut().for_each(|file| file.settle(now, now));
             }
         } else {
-            // The process is killed.
-            disk.cut();
+            host.kill();
             drop(world.volume);
         }
+        // What a failed flush leaves in doubt a mount may show, and then lose: nothing is promised of it.
+        Ok(!has_failed && !disk.is_cut())
     }
 
     fn run(seed: u64, sabotage: Sabotage) -> Result<Facts, String> {
@@ -282,7 +297,12 @@ impl History {
         for round in 0..rounds {
             let plan = history.plan(&image);
             let disk = Arc::new(Disk::new(image, block_size, plan.clone()));
-            history.play(&disk, &options);
+            let told = |why| format!("round {round}, {plan:?}: {why}");
+            let goes_on = history.play(&disk, &options).map_err(told)?;
+            if goes_on && history.random.random_ratio(1, 3) {
+                history.facts.kills += 1;
+                history.play(&disk, &options).map_err(told)?;
+            }
             disk.cut();
             history.facts.cuts += 1;
             let chosen = history.random.random_range(0..LOSSES.len());
@@ -364,6 +384,7 @@ fn every_history_shows_only_what_may_be_visible_and_keeps_what_was_shown() {
         let facts = run(seed, Sabotage::None).unwrap_or_else(|why| panic!("{why}"));
         sum.operations += facts.operations;
         sum.cuts += facts.cuts;
+        sum.kills += facts.kills;
         sum.states += facts.states;
         sum.rotten += facts.rotten;
         sum.failed += facts.failed;

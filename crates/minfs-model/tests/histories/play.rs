@@ -7,7 +7,7 @@ use minfs_model::{Error, File, Result, Volume};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use crate::disk::Disk;
+use crate::disk::{Disk, Host};
 use crate::model::{Bytes, Event, FileModel, NEVER};
 
 /// A file that every thread writes, each its own stripes; and one that every thread appends to.
@@ -19,6 +19,7 @@ pub const THREADS_MAX: u64 = 4;
 /// What all threads know.
 pub struct World {
     pub disk: Arc<Disk>,
+    pub host: Arc<Host>,
     pub volume: Volume,
     pub record: Mutex<Record>,
 }
@@ -146,6 +147,7 @@ impl Worker {
         }
         if outcome.is_err() && self.volume().read_only_reason().is_some() {
             self.owner.is_refused = true;
+            self.world.host.stop();
         }
     }
 
