@@ -11,6 +11,7 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
 use lab::contender::{Contender, Place};
+use lab::device::{Base, DeviceName};
 use lab::event::Event;
 use lab::quantity::{parse_duration, parse_size};
 use lab::record::{Check, Outcome};
@@ -120,7 +121,7 @@ fn record(args: &CrashArgs) -> Result<u8, Failure> {
     let command = load_of(&args.command)?;
     let here = std::env::current_dir().map_err(Failure::broken)?;
     let result = CrashResult {
-        size_bytes: size(&args.size)?,
+        size_bytes: size(&args.device)?,
         seed: args.seed.unwrap_or_else(|| u64::from(rand::random::<u32>())),
         asked: Asked::Check(check.clone()),
         check_directory: here,
@@ -608,15 +609,27 @@ pub fn contenders(texts: &[String]) -> Result<Vec<Contender>, Failure> {
     }
 }
 
-/// The size of a device.
+/// The size of a device, which is written as everywhere else, or as the size alone.
 pub fn size(text: &str) -> Result<u64, Failure> {
-    let bytes = parse_size(text).map_err(|error| Failure::refused(format!("--size: {error}")))?;
-    let whole = bytes.is_multiple_of(1 << 20) && bytes >= lab::device::SIZE_BYTES_MIN;
-    match whole {
-        true => Ok(bytes),
-        false => {
-            Err(Failure::refused(format!("--size: {text} is no whole number of MiB from 16M on")))
+    let refused = |problem: String| Failure::refused(format!("--device '{text}': {problem}"));
+    if !text.contains([':', '/']) {
+        let bytes = parse_size(text).map_err(|error| refused(error.to_string()))?;
+        let whole = bytes.is_multiple_of(1 << 20) && bytes >= lab::device::SIZE_BYTES_MIN;
+        return match whole {
+            true => Ok(bytes),
+            false => Err(refused("not a whole number of MiB from 16M on".into())),
+        };
+    }
+    let name = DeviceName::parse(text).map_err(|error| refused(error.problem))?;
+    match (name.base, &name.layers[..]) {
+        (Base::Made { kind, size_bytes, directory: None }, [])
+            if ["loop", "mem"].contains(&kind.as_str()) =>
+        {
+            Ok(size_bytes)
         }
+        _ => Err(refused(
+            "power is cut on a disk in memory; write its size, such as mem:512M".into(),
+        )),
     }
 }
 
@@ -668,5 +681,24 @@ fn known_program(line: &CommandLine, flag: &str) -> Result<(), Failure> {
         Some(program) => Err(Failure::refused(format!(
             "{flag}: the program '{program}' is not found; install it or name its path"
         ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_is_written_as_everywhere_else_or_as_its_size() {
+        for text in ["512M", "mem:512M", "loop:512M"] {
+            assert_eq!(size(text).ok(), Some(512 << 20), "{text}");
+        }
+        for text in
+            ["/dev/sdb", "loop:512M@/mnt", "delay:read=1ms+mem:512M", "1000", "8M", "tape:512M"]
+        {
+            let failure = size(text).expect_err(text);
+            assert_eq!(failure.code, exit::REFUSED, "{text}");
+            assert!(failure.message.starts_with("--device '"), "{}", failure.message);
+        }
     }
 }

@@ -170,9 +170,9 @@ pub struct CrashArgs {
     /// States to try of each contender, and a quarter as many of the control.
     #[arg(long, value_name = "N", default_value_t = 300, value_parser = some::<usize>)]
     pub states: usize,
-    /// Size of the device, which is memory.
-    #[arg(long, value_name = "SIZE", default_value = "512M")]
-    pub size: String,
+    /// The device by its size, such as mem:512M, loop:512M or 512M; the disk that is cut is in memory in any case.
+    #[arg(long, visible_alias = "size", value_name = "DEVICE", default_value = "mem:512M")]
+    pub device: String,
     /// Seed of the states. [default: random, recorded]
     #[arg(long, value_name = "N", value_parser = whole::<u64>, allow_negative_numbers = true)]
     pub seed: Option<u64>,
@@ -206,9 +206,9 @@ pub struct PromisesArgs {
     /// States to try of each program, and a quarter as many of the control.
     #[arg(long, value_name = "N", default_value_t = 60, value_parser = some::<usize>)]
     pub states: usize,
-    /// Size of the device, which is memory.
-    #[arg(long, value_name = "SIZE", default_value = "320M")]
-    pub size: String,
+    /// The device by its size, such as mem:320M, loop:320M or 320M; the disk that is cut is in memory in any case.
+    #[arg(long, visible_alias = "size", value_name = "DEVICE", default_value = "mem:320M")]
+    pub device: String,
     /// Seed of the states. [default: random]
     #[arg(long, value_name = "N", value_parser = whole::<u64>, allow_negative_numbers = true)]
     pub seed: Option<u64>,

@@ -26,7 +26,7 @@ pub fn promises(args: &PromisesArgs) -> Result<u8, Failure> {
         false => args.only.iter().map(|name| known(name)).collect::<Result<_, _>>()?,
     };
     let cuts = PowerCuts {
-        size_bytes: size(&args.size)?,
+        size_bytes: size(&args.device)?,
         check_directory: "/".into(),
         check_timeout_ns: TIMEOUT_NS,
         // They read what is mounted and nothing else.
