@@ -611,7 +611,8 @@ pub fn contenders(texts: &[String]) -> Result<Vec<Contender>, Failure> {
 
 /// The size of a device, which is written as everywhere else, or as the size alone.
 pub fn size(text: &str) -> Result<u64, Failure> {
-    let refused = |problem: String| Failure::refused(format!("--device '{text}': {problem}"));
+    let refused =
+        |problem: String| Failure::refused(format!("--device '{text}' (or --size): {problem}"));
     if !text.contains([':', '/']) {
         let bytes = parse_size(text).map_err(|error| refused(error.to_string()))?;
         let whole = bytes.is_multiple_of(1 << 20) && bytes >= lab::device::SIZE_BYTES_MIN;
