@@ -13,9 +13,9 @@ HELPERS ?= $(if $(filter /usr /usr/local,$(PREFIX)),/sbin,$(PREFIX)/sbin)
 build:
 	$(CARGO) build --release --workspace
 
-# minfs as a kernel module, kernel/minfs/minfs.ko, for the running kernel or that of KDIR.
+# minfs as a kernel module, minfs/kernel/minfs.ko, for the running kernel or that of KDIR.
 module:
-	$(MAKE) -C kernel/minfs
+	$(MAKE) -C minfs/kernel
 
 dependencies:
 	scripts/install-dependencies
@@ -72,10 +72,10 @@ source = $(DESTDIR)/usr/src/minfs-$(version)
 
 install-module:
 	install -d $(source)
-	install -m 644 $(filter-out %.mod.c,$(wildcard kernel/minfs/*.[ch])) \
-		kernel/minfs/Kbuild kernel/minfs/Makefile kernel/minfs/LICENSE \
-		crates/minfs/minfs_format.h $(source)
-	sed 's/@VERSION@/$(version)/' kernel/minfs/dkms.conf >$(source)/dkms.conf
+	install -m 644 $(filter-out %.mod.c,$(wildcard minfs/kernel/*.[ch])) \
+		minfs/kernel/Kbuild minfs/kernel/Makefile minfs/kernel/LICENSE \
+		minfs/minfs_format.h $(source)
+	sed 's/@VERSION@/$(version)/' minfs/kernel/dkms.conf >$(source)/dkms.conf
 
 uninstall:
 	rm -rf $(source)

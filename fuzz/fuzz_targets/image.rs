@@ -1,7 +1,7 @@
 //! Raw bytes over the start of a good volume: the geometry and the slots as they come.
 #![no_main]
 
-#[path = "../../crates/minfs/tests/common/mutation.rs"]
+#[path = "../../minfs/tests/common/mutation.rs"]
 #[allow(dead_code)]
 mod mutation;
 

@@ -1,7 +1,7 @@
 //! Changes of a good lump store, with checksums made right where the input says so.
 #![no_main]
 
-#[path = "../../crates/lump/tests/common/mutation.rs"]
+#[path = "../../lump/tests/common/mutation.rs"]
 mod mutation;
 
 use std::sync::LazyLock;

@@ -1,7 +1,7 @@
 //! Changes of the metadata of a good volume, with checksums made right where the input says so.
 #![no_main]
 
-#[path = "../../crates/minfs/tests/common/mutation.rs"]
+#[path = "../../minfs/tests/common/mutation.rs"]
 mod mutation;
 
 use std::sync::LazyLock;

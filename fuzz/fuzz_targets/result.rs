@@ -1,7 +1,7 @@
 //! Changes of the files of a small result, all of which is then read, analysed and drawn.
 #![no_main]
 
-#[path = "../../crates/report/tests/harness/mod.rs"]
+#[path = "../../kurabe/report/tests/harness/mod.rs"]
 mod harness;
 
 use std::sync::LazyLock;

@@ -1,0 +1,500 @@
+//! The file systems: one descriptor each, one file each.
+//!
+//! A descriptor says what a file system is and what it needs; [`FileSystem::begin`] gives an
+//! [`Instance`] that makes, mounts, syncs, unmounts and checks it for one trial. To add one, write
+//! its file and add a line to [`all`]. Nothing here knows phases, clocks or records: the trial
+//! calls the hooks in their order and measures around them.
+
+mod bcachefs;
+mod btrfs;
+mod directory;
+mod ext;
+mod f2fs;
+mod fat;
+mod jfs;
+mod kernel;
+mod minfs;
+mod nilfs2;
+mod raw;
+mod ufs;
+mod xfs;
+mod zfs;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use lab::contender::Contender;
+
+use crate::device::Node;
+use crate::facts::tool_version;
+use crate::host_proc::HostProc;
+use crate::leftovers::running;
+use crate::scratch::Occupied;
+use crate::tool::{Failure, Toolbox, find, not_found};
+use kernel::Kernel;
+pub use zfs::ZFS_TOOLS;
+
+/// A tool that a file system needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tool {
+    /// Its name, as it is run.
+    pub name: &'static str,
+    /// The Debian package that has it.
+    pub package: &'static str,
+    /// The argument that makes it print its version; absent for one that prints none, whose
+    /// package's counts.
+    pub version: Option<&'static str>,
+}
+
+impl Tool {
+    const fn new(name: &'static str, package: &'static str, version: &'static str) -> Tool {
+        Tool { name, package, version: Some(version) }
+    }
+
+    /// What the tool says of its version, or else the version of its Debian package; absent when
+    /// the tool is not installed or says nothing.
+    pub fn installed_version(&self) -> Option<String> {
+        find(self.name)?;
+        match self.version {
+            Some(argument) => tool_version(self.name, argument),
+            None => {
+                let status = fs::read_to_string("/var/lib/dpkg/status").ok()?;
+                package_version(&status, self.package)
+            }
+        }
+    }
+}
+
+/// The version of a package in dpkg's list of packages (deb-control(5)).
+fn package_version(status: &str, package: &str) -> Option<String> {
+    let header = format!("Package: {package}");
+    let entry = status.split("\n\n").find(|entry| entry.lines().any(|line| line == header))?;
+    let version = entry.lines().find_map(|line| line.strip_prefix("Version: "))?;
+    Some(format!("{package} {version}"))
+}
+
+/// How a load gets at what it works on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Through a directory.
+    Mounted,
+    /// Through the device itself.
+    RawDevice,
+    /// Through the minfs library, in the load's own process.
+    MinfsLibrary,
+}
+
+/// What [`Tool::package`] says of a program of this workspace.
+pub const OWN_PACKAGE: &str = "";
+
+/// CPU time in ns of the processes of this name in the trial's own process namespace, so far.
+fn cpu_time_of(name: &str) -> Option<u64> {
+    let tick_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second();
+    let ticks = running().filter(|process| process.name == name).map(|one| one.cpu_ticks);
+    ticks.reduce(|sum, more| sum + more).map(|ticks| ticks * tick_ns)
+}
+
+/// What a file system is and needs.
+pub struct FileSystem {
+    /// The name in the notation of a contender.
+    pub name: &'static str,
+    /// What it is, in one line.
+    pub summary: &'static str,
+    /// The tools that a trial runs.
+    pub tools: &'static [Tool],
+    /// The name in `/proc/filesystems` without which it cannot be mounted.
+    pub kernel_name: Option<&'static str>,
+    /// Why this machine's kernel is not asked, and only a guest can have it; absent of all others.
+    pub guests_only: Option<&'static str>,
+    /// Whether it is made on a device. What is not is neither made, mounted, unmounted nor
+    /// checked.
+    pub needs_device: bool,
+    /// How a load gets at it.
+    pub access: Access,
+    /// Whether it can stand side by side with others and take turns: it has directories, its caches
+    /// can be dropped without those of the others ([`Instance::cool_alone`]), and what waits for its
+    /// turn leaves the machine alone.
+    pub takes_turns: bool,
+    /// Whether two disks with the same bytes can be used side by side
+    /// ([`Instance::mount_untimed`]).
+    pub has_copies: bool,
+    /// Smallest device that it is made on, in bytes.
+    pub size_bytes_min: u64,
+    /// Size in bytes below which it behaves unlike a volume of ordinary size, so that it gets no
+    /// part of a device that small unasked; 0 where every size is ordinary.
+    pub size_bytes_ordinary: u64,
+    /// Whether `/proc/PID/io` sees what is written to it.
+    pub counts_write_bytes: bool,
+    /// Mount options that give the root directory to a user and a group, by number, where chown(2)
+    /// cannot.
+    pub owner_options: fn(user: u32, group: u32) -> Vec<String>,
+    kind: Kind,
+}
+
+/// How an instance of it is begun.
+enum Kind {
+    /// The kernel mounts it.
+    Kernel(Kernel),
+    /// It has a way of its own.
+    Own(fn(Stage) -> Box<dyn Instance>),
+}
+
+impl FileSystem {
+    /// A file system with a name alone; its own file sets what else it needs.
+    const fn new(name: &'static str, summary: &'static str, kind: Kind) -> FileSystem {
+        FileSystem {
+            name,
+            summary,
+            tools: &[],
+            kernel_name: None,
+            guests_only: None,
+            needs_device: true,
+            access: Access::Mounted,
+            takes_turns: false,
+            has_copies: false,
+            size_bytes_min: 0,
+            size_bytes_ordinary: 0,
+            counts_write_bytes: true,
+            owner_options: |_, _| Vec::new(),
+            kind,
+        }
+    }
+
+    /// One that the kernel mounts by its name.
+    const fn of_kernel(name: &'static str, summary: &'static str, kernel: Kernel) -> FileSystem {
+        let kernel_name = Some(name);
+        let has_copies = kernel.mount_options_of_copy.is_some();
+        let of = FileSystem::new(name, summary, Kind::Kernel(kernel));
+        FileSystem { kernel_name, takes_turns: true, has_copies, ..of }
+    }
+
+    /// A file system for one trial. Touches nothing yet.
+    pub fn begin(&'static self, stage: Stage) -> Box<dyn Instance> {
+        match &self.kind {
+            Kind::Kernel(kernel) => kernel.begin(self.kernel_name.unwrap_or(self.name), stage),
+            Kind::Own(begin) => begin(stage),
+        }
+    }
+}
+
+/// What an instance is given.
+#[derive(Debug, Clone)]
+pub struct Stage {
+    /// Device node; absent for what needs no device.
+    pub node: Option<Node>,
+    /// Size of the device in bytes.
+    pub size_bytes: u64,
+    /// Words handed to mkfs, before the device.
+    pub mkfs_options: Vec<String>,
+    /// Mount options, one word each.
+    pub mount_options: Vec<String>,
+    /// The existing directory of a `dir:` contender.
+    pub directory: Option<PathBuf>,
+    /// Its device and inode when the session began.
+    pub directory_identity: Option<(u64, u64)>,
+    /// Whether mkfs and mount may discard.
+    pub discard: bool,
+    /// Whether mkfs is to leave nothing for later: others take turns with this trial, or a guest was booted
+    /// for it alone.
+    pub made_at_once: bool,
+    /// The trial's own directory, in whose room the mount point is made.
+    pub scratch: Arc<Occupied>,
+}
+
+impl Stage {
+    /// The stage for a contender on a device.
+    pub fn new(
+        contender: &Contender,
+        node: Option<&Node>,
+        size_bytes: u64,
+        discard: bool,
+        scratch: &Arc<Occupied>,
+    ) -> Stage {
+        Stage {
+            node: node.cloned(),
+            size_bytes,
+            mkfs_options: contender.mkfs_options.clone(),
+            mount_options: contender.mount_options.clone(),
+            directory: contender.place.directory().map(Path::to_path_buf),
+            directory_identity: None,
+            discard: discard || asks_for_discard(contender),
+            made_at_once: contender.place.guest().is_some(),
+            scratch: scratch.clone(),
+        }
+    }
+
+    /// Where the file system is mounted.
+    pub fn mount_point(&self) -> PathBuf {
+        self.scratch.room().join("mount")
+    }
+
+    /// The device's node.
+    fn node(&self) -> &Node {
+        self.node.as_ref().expect("a file system that is made has a device")
+    }
+
+    fn node_text(&self) -> String {
+        self.node().path().display().to_string()
+    }
+
+    /// The words that hand the mount options, and these, to a command; none where there are none.
+    fn mount_words(&self, more: &[&str]) -> Vec<String> {
+        let own = self.mount_options.iter().map(String::as_str);
+        let options: Vec<&str> = own.chain(more.iter().copied()).collect();
+        match options.is_empty() {
+            true => Vec::new(),
+            false => vec!["-o".into(), options.join(",")],
+        }
+    }
+}
+
+/// Whose a place of the device is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Owner {
+    /// A file's, as far as the file system tells, which calls the place by this address (FIEMAP).
+    Data(u64),
+    /// The file system's own: `the journal`.
+    Own(String),
+}
+
+/// A file system of one trial. The hooks are called in the order in which they stand here.
+pub trait Instance: Send {
+    /// Makes it, and makes it durable.
+    fn make(&mut self, _: &mut Toolbox) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    /// What it reports of itself, once it was made; not timed.
+    fn geometry(&mut self, tools: &mut Toolbox) -> Result<String, Failure>;
+
+    /// Mounts it.
+    fn mount(&mut self, _: &mut Toolbox) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    /// Mounts it where nobody asks how long that takes, without a process of its own where it can be, and
+    /// beside another disk with the same bytes where [`FileSystem::has_copies`].
+    fn mount_untimed(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+        self.mount(tools)
+    }
+
+    /// Where the command runs, once it is mounted.
+    fn directory(&self) -> PathBuf;
+
+    /// Unmounts it and mounts it again as before, so that nothing of it is left in memory; leaves
+    /// it mounted, with a remark, where somebody uses it. Does nothing where [`Instance::cool`]
+    /// needs no such help.
+    fn mount_anew(&mut self, _: &mut Toolbox) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    /// What it still does in the background after having been made and mounted, when that can be
+    /// named.
+    fn background_work(&self, _: &HostProc) -> Option<String> {
+        None
+    }
+
+    /// Makes the caches as cold as after a reboot. What was written is durable before.
+    fn cool(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+        self.sync(tools)?;
+        kernel::drop_caches(tools)
+    }
+
+    /// Makes its own caches cold and leaves those of everything else alone, the programs of the load
+    /// among them. What was written is durable before.
+    fn cool_alone(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+        self.cool(tools)
+    }
+
+    /// Makes everything durable that was written to it.
+    fn sync(&mut self, tools: &mut Toolbox) -> Result<(), Failure>;
+
+    /// The command by which a load makes everything durable from a process of its own; absent
+    /// where syncfs(2) does.
+    fn sync_command(&self) -> Option<Vec<String>> {
+        None
+    }
+
+    /// The command by which a load makes the caches cold between its phases, from a process of its
+    /// own that uses nothing of the file system at that time; absent where dropping the kernel's
+    /// caches is enough.
+    fn cool_command(&self) -> Option<Vec<String>> {
+        None
+    }
+
+    /// Unmounts it.
+    fn unmount(&mut self, _: &mut Toolbox) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    /// Checks it without writing to it.
+    /// Errors: it is damaged, or the check itself failed; the text says which.
+    fn check(&mut self, _: &mut Toolbox) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    /// Mends it where it cannot be mounted; says whether it has something that did.
+    fn repair(&mut self, _: &mut Toolbox) -> Result<bool, Failure> {
+        Ok(false)
+    }
+
+    /// Whose a byte of the device is, as its own tools say; it is not mounted.
+    fn owner_of(&mut self, byte: u64, _: &mut Toolbox) -> Owner {
+        Owner::Data(byte)
+    }
+
+    /// CPU time in ns of the processes that serve it in user space, so far; absent for a file
+    /// system of the kernel.
+    fn daemon_cpu_ns(&self) -> Option<u64> {
+        None
+    }
+
+    /// Gives back whatever is still taken, however far the trial came. Calling it again does
+    /// nothing.
+    fn end(&mut self, _: &mut Toolbox) -> Result<(), Failure> {
+        Ok(())
+    }
+}
+
+static ALL: [&FileSystem; 19] = [
+    &ext::EXT2,
+    &ext::EXT3,
+    &ext::EXT4,
+    &xfs::XFS,
+    &bcachefs::BCACHEFS,
+    &btrfs::BTRFS,
+    &f2fs::F2FS,
+    &jfs::JFS,
+    &nilfs2::NILFS2,
+    &zfs::ZFS,
+    &zfs::ZFS_FUSE,
+    &fat::VFAT,
+    &fat::EXFAT,
+    &ufs::UFS,
+    &minfs::MINFS_FUSE,
+    &minfs::MINFS,
+    &minfs::MINFS_KERNEL,
+    &raw::RAW,
+    &directory::DIRECTORY,
+];
+
+/// Every file system, in the order of the help.
+pub fn all() -> &'static [&'static FileSystem] {
+    &ALL
+}
+
+/// The names of all file systems, for [`Contender::parse`].
+pub fn names() -> Vec<&'static str> {
+    all().iter().map(|file_system| file_system.name).collect()
+}
+
+/// The file system of this name.
+pub fn by_name(name: &str) -> Option<&'static FileSystem> {
+    all().iter().copied().find(|file_system| file_system.name == name)
+}
+
+/// Whether the contender's own options ask for discards. A study that says nothing has none.
+pub fn asks_for_discard(contender: &Contender) -> bool {
+    let asks = |word: &String| {
+        word.split([',', '=']).any(|part| part == "discard" || part == "trim" || part == "autotrim")
+    };
+    contender.mkfs_options.iter().chain(&contender.mount_options).any(asks)
+}
+
+/// What this machine lacks for a file system, a line each with the next step; empty when nothing.
+pub fn missing(file_system: &FileSystem) -> Vec<String> {
+    if let Some(why) = file_system.guests_only {
+        return vec![format!("{why}: --on debian")];
+    }
+    let mut missing = missing_tools(file_system);
+    if let Some(name) = file_system.kernel_name
+        && !kernel_knows(name)
+    {
+        missing.push(format!(
+            "the kernel does not know '{name}'; try modprobe {name}, a kernel that has it, or a guest: --on debian"
+        ));
+    }
+    missing
+}
+
+/// The tools of a file system that are not installed, a line each.
+pub fn missing_tools(file_system: &FileSystem) -> Vec<String> {
+    let mut missing = Vec::new();
+    for tool in file_system.tools {
+        if let Some(not_found) = not_found(tool.name) {
+            missing.push(match tool.package {
+                OWN_PACKAGE => {
+                    format!("{not_found}; install it with: cargo install --path {}", tool.name)
+                }
+                package => {
+                    format!("{not_found}; it is in the package {package}: apt install {package}")
+                }
+            });
+        }
+    }
+    missing
+}
+
+/// Whether the kernel has this file system, or a module that it loads when asked to.
+pub fn kernel_knows(name: &str) -> bool {
+    let known = fs::read_to_string("/proc/filesystems").unwrap_or_default();
+    if known.lines().any(|line| line.split_whitespace().next_back() == Some(name)) {
+        return true;
+    }
+    let release = rustix::system::uname().release().to_string_lossy().into_owned();
+    let modules = PathBuf::from("/lib/modules").join(release);
+    ["modules.dep", "modules.builtin"].iter().any(|list| {
+        fs::read_to_string(modules.join(list)).is_ok_and(|text| {
+            text.lines().any(|line| {
+                let path = line.split(':').next().unwrap_or_default();
+                let file = path.rsplit('/').next().unwrap_or_default();
+                file.split('.').next() == Some(name)
+            })
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descriptors_are_complete_and_their_names_unique() {
+        let mut names = names();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), all().len());
+        for file_system in all() {
+            assert_eq!(by_name(file_system.name).unwrap().name, file_system.name);
+            assert!(!file_system.summary.contains('\n') && !file_system.summary.is_empty());
+            assert!(file_system.needs_device || file_system.tools.is_empty());
+        }
+        let kernels = |name| by_name(name).unwrap().kernel_name;
+        assert_ne!(kernels("zfs"), kernels("zfs-fuse"), "zfs-fuse is another thing than ZFS");
+    }
+
+    #[test]
+    fn discards_are_asked_for_by_either_kind_of_option() {
+        let asks = |text: &str| asks_for_discard(&Contender::parse(text, &names()).unwrap());
+        assert!(asks("ext4 -E lazy_itable_init=0,discard"));
+        assert!(asks("btrfs @ noatime,discard=async"));
+        assert!(asks("xfs @ discard"));
+        assert!(!asks("ext4 -E nodiscard @ nodiscard"));
+        assert!(!asks("xfs"));
+    }
+
+    #[test]
+    fn versions_of_packages_are_read_from_the_list_of_dpkg() {
+        let status = "Package: fio\nStatus: ok\nVersion: 3.33-3\n\nPackage: fio-data\nVersion: 1\n";
+        assert_eq!(package_version(status, "fio").as_deref(), Some("fio 3.33-3"));
+        assert_eq!(package_version(status, "fi"), None);
+        assert_eq!(package_version("Package: x", "x"), None);
+    }
+
+    #[test]
+    fn the_kernel_is_asked_for_file_systems() {
+        assert!(kernel_knows("proc"));
+        assert!(!kernel_knows("no-such-file-system"));
+    }
+}
