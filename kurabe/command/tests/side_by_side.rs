@@ -58,6 +58,33 @@ fn a_block_has_equal_turns_and_its_records_their_mean() {
     site.expect_nothing_left();
 }
 
+/// What the setup wrote comes from the device, in every turn, unless the setup changed the mount.
+#[test]
+fn a_cold_turn_reads_from_the_device() {
+    if !root() {
+        return;
+    }
+    let site = Site::new();
+    let around = ["--runs", "2", "--cache", "cold", "--setup"];
+    let write = "head -c 4M /dev/urandom > file";
+    let command = "cat file > /dev/null; sleep 0.01";
+    site.compare(&CONTENDERS, &flags(&[&around[..], &[write]].concat()), &[command]).expect(0);
+    for record in site.records() {
+        assert_eq!(record.get("caches_kept"), None, "{record:#}");
+        for slice in slices(&record) {
+            let read = slice["device"]["read_bytes"].as_u64().unwrap();
+            assert!(read >= 4 << 20, "{read} bytes in {slice:#}");
+        }
+    }
+    let remount = format!("{write}; mount -o remount,nodiratime \"$PWD/..\"");
+    let site = Site::new();
+    site.compare(&CONTENDERS, &flags(&[&around[..], &[&remount]].concat()), &[command]).expect(0);
+    for record in site.records() {
+        assert_eq!(record["caches_kept"], "the setup changed the mount");
+    }
+    site.expect_nothing_left();
+}
+
 /// The bare device too, and without being asked.
 #[test]
 fn a_matrix_takes_turns_cell_by_cell() {

@@ -337,7 +337,7 @@ impl Trial<'_> {
         let is_root = rustix::process::geteuid().is_root();
         if is_cold && is_root && self.access == Access::Mounted {
             // A setup that changed the mount (`mount -o remount`) is to find it as it left it.
-            if self.mounted_as(&instance.directory()) == self.record.mounted_as {
+            if self.is_mounted_as_recorded(instance) {
                 instance.mount_anew(tools)?;
             } else {
                 tools.note("not mounted anew before the run: the setup changed the mount");
@@ -459,8 +459,7 @@ impl Trial<'_> {
             _ => Target::Directory(directory.to_path_buf()),
         };
         // Mounting it anew would undo what the setup did to the mount.
-        let is_as_mounted = self.access != Access::Mounted
-            || self.mounted_as(&instance.directory()) == self.record.mounted_as;
+        let is_as_mounted = self.is_mounted_as_recorded(instance);
         let task = LoadTask {
             load: self.spec.workload.load.clone(),
             target,
@@ -539,10 +538,29 @@ impl Trial<'_> {
             .map_err(|error| Failure::of(error.to_string()))
     }
 
-    /// The mount on which `directory` lies, as the record shows it.
+    /// The mount on which `directory` lies, in the form of a line of `/proc/self/mounts`, with the
+    /// device under the name that the user knows.
     fn mounted_as(&self, directory: &Path) -> Option<String> {
-        let line = mounted_as(directory)?;
+        let mounts = trust::mounts::mounts().ok()?;
+        let mount = trust::mounts::mount_of(&mounts, directory)?;
+        let word = |path: &Path| path.display().to_string().replace(' ', "\\040");
+        let mut options: Vec<&str> = Vec::new();
+        // Some are of the mount and of the file system.
+        for option in mount.options.split(',') {
+            if !options.contains(&option) {
+                options.push(option);
+            }
+        }
+        let (source, point) = (word(&mount.source), word(&mount.point));
+        let line = format!("{source} {point} {} {} 0 0", mount.file_system, options.join(","));
         Some(self.node.as_ref().map_or(line.clone(), |node| node.show_in(&line)))
+    }
+
+    /// Whether the mount is the one that the record shows; a setup can change it (`mount -o remount`).
+    /// A contender that is not mounted always is.
+    fn is_mounted_as_recorded(&self, instance: &dyn Instance) -> bool {
+        self.access != Access::Mounted
+            || self.mounted_as(&instance.directory()) == self.record.mounted_as
     }
 
     fn begin(&mut self, phase: Phase) {
@@ -653,20 +671,4 @@ fn space(directory: &Path) -> Option<Space> {
         free_bytes: space.f_bfree * space.f_frsize,
         free_inodes: space.f_ffree,
     })
-}
-
-/// The mount on which `directory` lies, in the form of a line of `/proc/self/mounts`.
-fn mounted_as(directory: &Path) -> Option<String> {
-    let mounts = trust::mounts::mounts().ok()?;
-    let mount = trust::mounts::mount_of(&mounts, directory)?;
-    let word = |path: &Path| path.display().to_string().replace(' ', "\\040");
-    let mut options: Vec<&str> = Vec::new();
-    // Some are of the mount and of the file system.
-    for option in mount.options.split(',') {
-        if !options.contains(&option) {
-            options.push(option);
-        }
-    }
-    let (source, point) = (word(&mount.source), word(&mount.point));
-    Some(format!("{source} {point} {} {} 0 0", mount.file_system, options.join(",")))
 }

@@ -63,7 +63,7 @@ pub(super) fn collect(
         warnings.push(Warning::new(
             Kind::CachesKept,
             format!(
-                "caches were not dropped before the runs ({reason}), so reads may come from memory; run as root, or say --cache warm"
+                "caches were not dropped before the runs ({reason}), so reads may come from memory; --cache warm makes that the same for all"
             ),
         ));
     }

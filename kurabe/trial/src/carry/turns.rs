@@ -193,9 +193,7 @@ impl Trial<'_> {
             return Ok(());
         }
         // A setup that changed the mount (`mount -o remount`) is to find it as it left it.
-        if mounted_as(&instance.directory()).filter(|_| self.access == Access::Mounted)
-            != self.record.mounted_as
-        {
+        if !self.is_mounted_as_recorded(instance) {
             let why = "not mounted anew before the run: the setup changed the mount";
             if self.record.caches_kept.is_none() {
                 tools.note(why);
