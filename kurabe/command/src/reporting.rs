@@ -78,6 +78,7 @@ fn side_by_side(args: &ReportArgs, presentation: &Presentation) -> Result<u8, Fa
             "--export-json, --export-csv and --export-markdown are of one result; name one, or use --html",
         ));
     }
+    refuse_the_same_twice(&args.directories)?;
     let sources = args.directories.iter().map(|directory| read(directory));
     let sources = sources.collect::<Result<Vec<Source>, Failure>>()?;
     let mut across = Across::new(&sources);
@@ -106,6 +107,20 @@ fn side_by_side(args: &ReportArgs, presentation: &Presentation) -> Result<u8, Fa
     let codes: Vec<u8> = codes.collect();
     let by_weight = [exit::TRIAL_FAILED, exit::GATE_FAILS, exit::GATE_INCONCLUSIVE];
     Ok(by_weight.into_iter().find(|code| codes.contains(code)).unwrap_or(exit::OK))
+}
+
+/// A result compared with itself would pass every gate.
+fn refuse_the_same_twice(directories: &[PathBuf]) -> Result<(), Failure> {
+    let places: Vec<_> = directories.iter().map(|one| one.canonicalize().ok()).collect();
+    for (place, directory) in directories.iter().enumerate() {
+        if places[place].is_some() && places[..place].contains(&places[place]) {
+            return Err(Failure::refused(format!(
+                "{}: is named twice; name two results",
+                directory.display()
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Writes pictures into a directory, which is made where it is missing.

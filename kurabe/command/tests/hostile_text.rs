@@ -83,9 +83,13 @@ fn a_hostile_study_and_its_report_command_no_terminal() {
     }
     make_hostile(&site);
     let directory = site.work().join("result");
+    let mut copy = std::process::Command::new("cp");
+    assert!(
+        copy.arg("-r").arg(&directory).arg(site.work().join("copy")).status().unwrap().success()
+    );
     for style in ["auto", "basic", "nocolor", "none", "full", "color"] {
         let all = ["report", "result", "--style", style];
-        let across = ["report", "result", "result", "--style", style];
+        let across = ["report", "result", "copy", "--style", style];
         for arguments in [&all[..], &across] {
             let ran = site.run(arguments).expect(0);
             is_text(&ran.stdout, ["full", "color"].contains(&style));
@@ -93,6 +97,8 @@ fn a_hostile_study_and_its_report_command_no_terminal() {
             assert!(ran.stdout.contains("\\u{202e}"), "{ran:#?}");
         }
     }
+    let twice = site.run(&["report", "result", "./result", "--gate", "a <= 1"]).expect(2);
+    assert!(twice.stderr.contains("./result: is named twice"), "{}", twice.stderr);
     fs::write(directory.join("plan.json"), format!("{{\"schema\":1,\"{HOSTILE}")).unwrap();
     is_text(&site.run(&["report", "result"]).expect(2).stderr, false);
 }

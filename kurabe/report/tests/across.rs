@@ -102,6 +102,43 @@ fn gates_bound_what_became_of_a_contender() {
     assert_eq!([judged[0].outcome, judged[1].outcome], [Holds, Fails], "{judged:?}");
 }
 
+/// A gate never passes because there was nothing to judge.
+#[test]
+fn a_gate_on_a_load_that_is_not_the_same_was_not_tested() {
+    let made = |commands: &[&str], first: &str| {
+        let mut text = study(&["ext4", "xfs"], commands, 5);
+        text.workloads[0].name = Some("first".into());
+        text.workloads[0].command = Some(CommandText::Line(first.into()));
+        make(&text, |record| {
+            complete(record, 1_000_000_000 + u64::from(record.trial) * 1000);
+            true
+        })
+    };
+    let before = made(&["first", "second"], "cat a");
+    let other = made(&["first", "third"], "cat b");
+    let sources = read(&[&before, &other]);
+    let across = Across::new(&sources);
+    let judged = gates::judge(&across, &["xfs <= 2".into()]).unwrap();
+    let judged: Vec<_> =
+        judged.iter().map(|gate| (gate.workload.as_str(), gate.outcome, &gate.evidence)).collect();
+    let not_tested = condition::Outcome::NotTested;
+    let difference =
+        "B measured something else than A (command.line: 'cat a' against 'cat b')".to_string();
+    let missing = "B does not have the load 'second'".to_string();
+    assert_eq!(
+        judged,
+        [
+            ("first in B", not_tested, &vec![difference]),
+            ("second in B", not_tested, &vec![missing])
+        ]
+    );
+    let text = terminal(&across);
+    assert!(
+        text.contains("is not the same in B as in A: command.line: 'cat a' against 'cat b'"),
+        "{text}"
+    );
+}
+
 #[test]
 fn more_is_better_where_it_is() {
     let made = |value: f64| {
@@ -192,7 +229,7 @@ fn what_casts_doubt_on_one_result_is_said_of_both() {
     let (text, html) = (terminal(&across), page(&across));
     let html = html.replace("&#39;", "'");
     for said in [
-        "the load 'true' is defined otherwise in B than in A (prepare)",
+        "the load 'true' is not the same in B as in A: prepare nothing against ",
         "ext4 did other work under the load 'true' in B than in A (2 files against 1 file)",
         "in B, load 'true': caches were not dropped before the runs (not root)",
         "1 of 4 trials failed; the report of that result has the reason",

@@ -5,12 +5,13 @@ use lab::condition::{self, Condition, Gate, Outcome};
 use lab::judgement;
 use lab::words::ratio_with_interval;
 
-use super::{Across, AcrossWorkload};
+use super::{Across, AcrossWorkload, notes};
 
 /// Why gates cannot be judged: which one, and what is wrong with it.
 pub type Refusal = String;
 
-/// Judges the gates under each load that at least two results have; of each later result by itself.
+/// Judges the gates under each load of the first result; of each later result by itself. Where a later
+/// result lacks the load, or measured something else under its name, a gate was not tested.
 ///
 /// # Errors
 ///
@@ -18,7 +19,7 @@ pub type Refusal = String;
 pub fn judge(across: &Across<'_>, gates: &[String]) -> Result<Vec<Gate>, Refusal> {
     let study = &across.sources[0].plan.study;
     let labels: Vec<&str> = study.contenders.iter().map(|one| one.label.as_str()).collect();
-    let names: Vec<&str> = across.workloads.iter().map(|one| one.name.as_str()).collect();
+    let names: Vec<&str> = study.workloads.iter().map(|one| one.name.as_str()).collect();
     let mut judged = Vec::new();
     for text in gates {
         let refused = |problem: String| format!("gate '{text}': {problem}");
@@ -26,14 +27,12 @@ pub fn judge(across: &Across<'_>, gates: &[String]) -> Result<Vec<Gate>, Refusal
         // A contender is compared with itself, so the baseline has a ratio too.
         condition.check(&labels, "", &names).map_err(refused)?;
         let own = condition.workloads();
-        for workload in
-            across.workloads.iter().filter(|one| own.first().is_none_or(|name| *name == one.name))
-        {
+        for name in names.iter().filter(|name| own.first().is_none_or(|own| own == *name)) {
             for place in 1..across.sources.len() {
                 judged.push(Gate {
                     gate: text.clone(),
-                    workload: format!("{} in {}", workload.name, across.names[place]),
-                    ..judge_one(across, workload, place, &condition)
+                    workload: format!("{name} in {}", across.names[place]),
+                    ..judge_one(across, name, place, &condition)
                 });
             }
         }
@@ -41,25 +40,35 @@ pub fn judge(across: &Across<'_>, gates: &[String]) -> Result<Vec<Gate>, Refusal
     Ok(judged)
 }
 
-fn judge_one(
-    across: &Across<'_>,
-    workload: &AcrossWorkload,
-    place: usize,
-    condition: &Condition,
-) -> Gate {
+fn judge_one(across: &Across<'_>, name: &str, place: usize, condition: &Condition) -> Gate {
     let source = &across.sources[place];
-    let judgement = match condition {
-        Condition::Ratio { label, operator, bound } => {
+    let judgement = match (not_comparable(across, name, place), condition) {
+        (Some(why), _) => judgement::Judgement { outcome: Outcome::NotTested, evidence: vec![why] },
+        (None, Condition::Ratio { label, operator, bound }) => {
+            let workload = across.workloads.iter().find(|one| one.name == name);
             let is_met = |cost: f64| operator.is_met(cost, *bound);
-            ratio(across, workload, place, (label, &is_met))
+            ratio(across, workload.expect("both have it"), place, (label, &is_met))
         }
-        _ => {
+        (None, _) => {
             let (plan, records, analysis) = (&source.plan, &source.records, &source.analysis);
-            judgement::Result { plan, records, analysis }.judge(condition, &[&workload.name], None)
+            judgement::Result { plan, records, analysis }.judge(condition, &[name], None)
         }
     };
     let judgement::Judgement { outcome, evidence } = judgement;
     Gate { gate: String::new(), workload: String::new(), outcome, evidence }
+}
+
+/// Why a load of the first result cannot be compared with that of a later one.
+fn not_comparable(across: &Across<'_>, name: &str, place: usize) -> Option<String> {
+    let of = |place: usize| {
+        across.sources[place].plan.study.workloads.iter().find(|one| one.name == name)
+    };
+    let (first, later) = (&across.names[0], &across.names[place]);
+    let Some(other) = of(place) else {
+        return Some(format!("{later} does not have the load '{name}'"));
+    };
+    let difference = notes::difference(&of(0)?.load, &other.load)?;
+    Some(format!("{later} measured something else than {first} ({difference})"))
 }
 
 /// The cost of a contender in a later result over that in the first, by the most important metric.

@@ -5,10 +5,15 @@
 
 use lab::spec::Workload;
 use lab::warning::Kind;
+use serde::Serialize;
+use serde_json::Value;
 
 use crate::sessions::{sentence, sessions};
 use crate::source::Source;
 use crate::text;
+
+/// Characters of a value that a sentence shows.
+const SHOWN_CHARACTERS_MAX: usize = 60;
 
 /// What concerns the results together. `workloads`: the names of the loads that are compared.
 pub(super) fn of_all(sources: &[Source], names: &[String], workloads: &[&str]) -> Vec<String> {
@@ -140,10 +145,10 @@ fn redefined(sources: &[Source], names: &[String]) -> Vec<String> {
             let differing = other.map_or_else(Vec::new, |other| differing_parts(other, workload));
             if !differing.is_empty() {
                 notes.push(format!(
-                    "the load '{}' is defined otherwise in {name} than in {} ({}); compare its metrics only where it is the same work",
+                    "the load '{}' is not the same in {name} as in {}: {}. Compare its metrics only where that does not matter",
                     workload.name,
                     names[0],
-                    text::list(&differing)
+                    differing.join("; ")
                 ));
             }
         }
@@ -160,8 +165,8 @@ fn redefined(sources: &[Source], names: &[String]) -> Vec<String> {
     notes
 }
 
-/// Names of the parts in which two definitions of a load differ. Its author's words on why it is
-/// there are none.
+/// The parts in which two definitions of a load differ, the first one's value first. The reason that the
+/// author gives for a load is not part of its definition.
 fn differing_parts(one: &Workload, other: &Workload) -> Vec<String> {
     // Taken apart, so that a part that is added to a load is not forgotten here.
     let Workload {
@@ -176,11 +181,58 @@ fn differing_parts(one: &Workload, other: &Workload) -> Vec<String> {
         load,
     } = one;
     let parts = [
-        ("what is measured", *load == other.load),
-        ("setup", *setup == other.setup),
-        ("prepare", *prepare == other.prepare),
-        ("cleanup", *cleanup == other.cleanup),
-        ("ignore-failure", *ignore_failure == other.ignore_failure),
+        ("", difference(load, &other.load)),
+        ("setup ", difference(setup, &other.setup)),
+        ("prepare ", difference(prepare, &other.prepare)),
+        ("cleanup ", difference(cleanup, &other.cleanup)),
+        ("ignore-failure ", difference(ignore_failure, &other.ignore_failure)),
     ];
-    parts.iter().filter(|(_, same)| !same).map(|(part, _)| part.to_string()).collect()
+    parts.into_iter().filter_map(|(part, found)| Some(format!("{part}{}", found?))).collect()
+}
+
+/// The first place at which two values differ, with both: `bs: 4k against 8k`.
+pub(super) fn difference<T: PartialEq + Serialize>(one: &T, other: &T) -> Option<String> {
+    if one == other {
+        return None;
+    }
+    let value = |of: &T| serde_json::to_value(of).unwrap_or_default();
+    let (path, one, other) = first_difference(&value(one), &value(other), "");
+    let place = if path.is_empty() { String::new() } else { format!("{path}: ") };
+    Some(format!("{place}{one} against {other}"))
+}
+
+/// The keys to the first difference, and both values there.
+fn first_difference(one: &Value, other: &Value, path: &str) -> (String, String, String) {
+    let below = |key: &str| match path {
+        "" => key.to_string(),
+        path => format!("{path}.{key}"),
+    };
+    if let (Value::Object(left), Value::Object(right)) = (one, other) {
+        let mut keys = left.keys().chain(right.keys());
+        if let Some(key) = keys.find(|key| left.get(*key) != right.get(*key)) {
+            let of = |map: &serde_json::Map<String, Value>| map.get(key).cloned();
+            let (left, right) = (of(left).unwrap_or_default(), of(right).unwrap_or_default());
+            return first_difference(&left, &right, &below(key));
+        }
+    }
+    if let (Value::Array(left), Value::Array(right)) = (one, other)
+        && left.len() == right.len()
+        && let Some(index) = left.iter().zip(right).position(|(left, right)| left != right)
+    {
+        return first_difference(&left[index], &right[index], path);
+    }
+    (path.into(), shown(one), shown(other))
+}
+
+/// A value in at most [`SHOWN_CHARACTERS_MAX`] characters.
+fn shown(value: &Value) -> String {
+    let text = match value {
+        Value::Null => return "nothing".into(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    match text.char_indices().nth(SHOWN_CHARACTERS_MAX) {
+        Some((end, _)) => format!("'{}...'", &text[..end]),
+        None => format!("'{text}'"),
+    }
 }
