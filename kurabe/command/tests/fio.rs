@@ -84,6 +84,29 @@ fn stages_are_ranked_and_reported_one_by_one() {
     refused.expect(2).says(&["'reads'", "big_reads, writes, small_reads"]);
 }
 
+/// Also where the latencies of several turns are put together and the flushes are the mean of the turns.
+#[test]
+fn flushes_are_counted_for_each_write_and_not_for_each_sync() {
+    if !root() || tool("fio").is_none() {
+        return;
+    }
+    let site = Site::new();
+    let job = "[commits]\nrw=write\nbs=4k\nsize=1m\nfdatasync=1\nioengine=sync\noverwrite=1\n";
+    fs::write(site.work().join("job.fio"), job).unwrap();
+    let flags = ["--side-by-side", "--device", "mem:128M", "--runs", "1", "--fio", "job.fio"];
+    site.compare(&["a: ext4", "b: ext4"], &flags, &[]).expect(0);
+    for record in site.records() {
+        assert_eq!(load_of(&record)["operations"], 256, "{record:#}");
+        assert!(record["slices"].as_array().unwrap().len() > 1, "one turn shows nothing");
+    }
+    let whole = site.run(&["report", "result", "--verbose"]).expect(0).stdout;
+    let row = whole.lines().find(|line| line.contains("flushes per operation")).expect("a row");
+    let figures: Vec<f64> = row.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    assert_eq!(figures.len(), 2, "{row}");
+    assert!(figures.iter().all(|figure| (1.0..1.1).contains(figure)), "{row}");
+    site.expect_nothing_left();
+}
+
 #[test]
 fn the_group_that_is_named_ranks() {
     let flags = ["--fio-rank", "small_reads"];

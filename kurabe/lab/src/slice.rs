@@ -73,6 +73,7 @@ impl Record {
             LoadReport {
                 metrics: mean_metrics(&loads),
                 written_bytes: folded(mean, loads.iter().map(|load| load.written_bytes)),
+                operations: folded(mean, loads.iter().map(|load| load.operations)),
                 series: Vec::new(),
                 ..report
             }

@@ -2,7 +2,6 @@
 //! table of each a workload.
 
 use lab::analysis::{ContenderAnalysis, PhaseDevice, WorkloadAnalysis, median};
-use lab::load::OVERALL_OPERATION;
 use lab::record::{Phase, Record};
 
 use crate::source::Source;
@@ -108,13 +107,11 @@ fn phase_words(device: &PhaseDevice) -> String {
     if words.is_empty() { "nothing".into() } else { words.join(", ") }
 }
 
-/// Median over the trials of the device's flushes over the load's operations. None where the load
-/// counts no operations, or the kernel no flushes.
+/// Median over the trials of the device's flushes over the load's operations, which syncs are not. None
+/// where the load counts no operations, or the kernel no flushes.
 pub fn flushes_per_operation(records: &[&Record]) -> Option<f64> {
     let of = |record: &&Record| {
-        let latencies = &record.load.as_ref()?.latencies;
-        let operations =
-            latencies.iter().find(|latency| latency.operation == OVERALL_OPERATION)?.count;
+        let operations = record.load.as_ref()?.operations?;
         let device = record.run_device().filter(|_| !record.flushes_uncounted)?;
         (operations > 0).then(|| device.flushes as f64 / operations as f64)
     };

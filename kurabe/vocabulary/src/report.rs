@@ -49,6 +49,10 @@ pub struct LoadReport {
     /// for a load that does not count them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub written_bytes: Option<u64>,
+    /// Operations of the run, each once; syncs are not among them ([`operations_without_syncs`]). Absent
+    /// for a load that does not count them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operations: Option<u64>,
     /// What the load's process did that is not the load, in order; moved into phases of their own
     /// when the record is made.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -135,6 +139,18 @@ pub const TIME_METRIC: &str = "time";
 
 /// The name under which the latencies of all kinds of operations together stand.
 pub const OVERALL_OPERATION: &str = "overall";
+
+/// Kinds of operation that only make others durable.
+const SYNC_OPERATIONS: [&str; 2] = ["Sync", "Flush"];
+
+/// The operations that latencies count, without syncs and without the sum of all.
+pub fn operations_without_syncs(latencies: &[Latency]) -> u64 {
+    let counted = latencies.iter().filter(|latency| {
+        let kind = latency.operation.as_str();
+        kind != OVERALL_OPERATION && !SYNC_OPERATIONS.contains(&kind)
+    });
+    counted.map(|latency| latency.count).sum()
+}
 
 /// The letters that the log of histograms cannot hold in a tag, and how they are written there.
 const IN_TAGS: [(&str, &str); 3] = [("%", "%25"), (" ", "%20"), (",", "%2C")];

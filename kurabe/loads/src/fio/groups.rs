@@ -88,6 +88,8 @@ pub struct Figures {
     pub recording: Recording,
     /// Whether the latencies of all operations together mean something: one part that verifies nothing.
     pub has_overall: bool,
+    /// Reads, writes and trims of all parts; reads that only verify are not among them, nor are syncs.
+    pub operations: u64,
     /// What must be told next to the figures.
     pub remarks: Vec<String>,
 }
@@ -224,6 +226,14 @@ impl Groups {
             recording: self.recording(&entries),
             has_overall: self.entries.iter().all(|entry| !entry.is_mixed() && !entry.verifies())
                 && self.entries.len() == 1,
+            operations: self
+                .entries
+                .iter()
+                .zip(&entries)
+                .flat_map(|(entry, job)| entry.sides(job))
+                .filter(|(name, _)| *name != Reads::Verify.name())
+                .map(|(_, side)| side.total_ios)
+                .sum(),
             remarks: remarks.chain(unread).collect(),
             metrics,
         })

@@ -13,7 +13,9 @@ use vocabulary::kind::{
 };
 use vocabulary::load::{LoadTask, Loss};
 use vocabulary::path::UserPath;
-use vocabulary::report::{Latency, LoadReport, Metric, OVERALL_OPERATION, Unit};
+use vocabulary::report::{
+    Latency, LoadReport, Metric, OVERALL_OPERATION, Unit, operations_without_syncs,
+};
 use vocabulary::words::{counted, thousands};
 
 use super::{histogram_log, missing_tools, programs_of, throughput_over_time};
@@ -336,9 +338,11 @@ fn translate(report: &DbenchReport) -> LoadReport {
     findings.extend(report.complaints.first().map(|complaint| {
         format!("{} complaints, the first: {complaint}", report.complaints.len())
     }));
+    let latencies = latencies(report);
     LoadReport {
+        operations: Some(operations_without_syncs(&latencies)),
         metrics: metrics(report.counted_bytes_per_second(), report.counted_operations_per_second()),
-        latencies: latencies(report),
+        latencies,
         series,
         findings,
         details: serde_json::to_value(report).expect("a report has a JSON form"),
@@ -360,9 +364,11 @@ fn of_replay(report: &ReplayReport, recording: &Recording) -> Result<LoadReport,
             report.opened_unexpectedly, report.reads_short
         ));
     }
+    let latencies = super::latencies(&recording.summary());
     Ok(LoadReport {
+        operations: Some(operations_without_syncs(&latencies)),
         metrics: metrics(per_second(|second| second.bytes), per_second(|second| second.operations)),
-        latencies: super::latencies(&recording.summary()),
+        latencies,
         series,
         findings,
         written_bytes: Some(report.written_bytes),

@@ -348,6 +348,7 @@ impl Generator for FioLoad {
             findings: report.notes.iter().cloned().chain(fio_lays_out).collect(),
             note: note(&job, self.as_written),
             written_bytes: Some(output::written_bytes(&report.jobs)),
+            operations: Some(figures.operations),
             histogram_log: Some(histogram_log(&figures.recording, report.finished.elapsed_ns)?),
             details: serde_json::to_value(&report).expect("a report has a JSON form"),
             ..LoadReport::default()
@@ -608,6 +609,7 @@ fn run_on_nodes(
             )
         }),
         written_bytes: Some(output::written_bytes(&jobs)),
+        operations: Some(figures.operations),
         histogram_log: Some(histogram_log(&figures.recording, last_ns)?),
         details: serde_json::to_value(&report).expect("a report has a JSON form"),
         ..LoadReport::default()

@@ -238,6 +238,7 @@ impl Generator for FioMatrixLoad {
             histogram_log,
             findings: cells.iter().flat_map(|report| report.findings.clone()).collect(),
             written_bytes: cells.iter().map(|report| report.written_bytes).sum(),
+            operations: cells.iter().map(|report| report.operations).sum(),
             details: serde_json::json!({
                 "matrix": matrix,
                 "order": order.collect::<Vec<_>>(),
@@ -281,6 +282,9 @@ fn run_cell(
         histogram_log: Some(histogram_log(&recording, report.finished.elapsed_ns)?),
         findings: findings.into_iter().collect(),
         written_bytes: Some(output::written_bytes(&report.jobs)),
+        operations: Some(
+            report.jobs.iter().map(|job| job.read.total_ios + job.write.total_ios).sum(),
+        ),
         ..LoadReport::default()
     })
 }

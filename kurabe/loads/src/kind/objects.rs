@@ -17,7 +17,9 @@ use vocabulary::kind::{
 use vocabulary::load::{LoadTask, Loss, Target};
 use vocabulary::path::UserPath;
 use vocabulary::quantity::parse_size;
-use vocabulary::report::{LoadReport, Metric, OVERALL_OPERATION, Series, Unit};
+use vocabulary::report::{
+    LoadReport, Metric, OVERALL_OPERATION, Series, Unit, operations_without_syncs,
+};
 use vocabulary::words::share_text;
 
 use super::{histogram_log, latencies, whole_sync};
@@ -456,7 +458,9 @@ fn translate(report: Report) -> Result<LoadReport, String> {
         findings
             .push(format!("{} statements were skipped, since no object was live", report.skipped));
     }
+    let latencies = latencies(&report.recording.summary());
     Ok(LoadReport {
+        operations: Some(operations_without_syncs(&latencies)),
         // The publication's figure, and the sync that makes it honest.
         metrics: vec![Metric::new(
             METRIC,
@@ -464,7 +468,7 @@ fn translate(report: Report) -> Result<LoadReport, String> {
             Unit::Nanoseconds,
         )],
         checks: report.check.clone().into_iter().collect(),
-        latencies: latencies(&report.recording.summary()),
+        latencies,
         series: report.recording.series().map(series).unwrap_or_default(),
         findings,
         written_bytes: report.store_written_bytes,

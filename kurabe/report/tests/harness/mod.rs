@@ -145,6 +145,7 @@ pub fn load_report(value: f64) -> LoadReport {
     };
     LoadReport {
         metrics: vec![Metric::new("throughput", value, Unit::BytesPerSecond)],
+        operations: Some(25_000),
         latencies: vec![latency("Put", 20_000), latency("Get", 5_000), latency("overall", 25_000)],
         series: vec![Series {
             name: "throughput".into(),
