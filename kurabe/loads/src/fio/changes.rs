@@ -7,7 +7,7 @@
 use super::groups::several_sizes;
 use super::jobfile::JobFile;
 use super::place::{self, Target};
-use super::run::{has_data, is_overwritten, synced_at_end};
+use super::run::{is_laid_out, is_overwritten, synced_at_end};
 use vocabulary::capacity;
 
 /// What comes in the place of what the jobs name, or do not say, on this target. `size_bytes` is the size
@@ -28,12 +28,14 @@ pub fn replaced(job: &JobFile, target: &Target, size_bytes: Option<u64>) -> Vec<
 /// they run as they are written. Options that only make fio tell more are left out.
 pub fn changes(job: &JobFile) -> Vec<String> {
     let mut changes = Vec::new();
-    let with_data = || job.jobs().map(|(index, _)| index).filter(|index| has_data(job, *index));
-    if with_data().next().is_some() {
-        let overwritten = with_data().any(|index| is_overwritten(job, index));
-        let overwrite = if overwritten { "overwrite=1, " } else { "" };
+    let laid_out = || job.jobs().map(|(index, _)| index).filter(|index| is_laid_out(job, *index));
+    if laid_out().next().is_some() {
+        let (overwrite, meaning) = match laid_out().any(|index| is_overwritten(job, index)) {
+            true => ("overwrite=1, ", ", so writes replace blocks that exist"),
+            false => ("", ""),
+        };
         changes.push(format!(
-            "files laid out and written in full before the run ({overwrite}fallocate=none)"
+            "files laid out and written in full before the run ({overwrite}fallocate=none){meaning}"
         ));
     }
     let synced = synced_at_end(job);

@@ -25,6 +25,8 @@ pub use jobfile::{JobFile, left_out};
 pub use nodes::{NodesReport, fio_on, lay_out_on};
 pub use output::{Direction, FioJob};
 pub use place::Target;
-pub use run::{Fio, FioReport, Prepared, fio, lay_out, synced_at_end, unsynced, verify_again};
+pub use run::{
+    Fio, FioReport, Prepared, fio, lay_out, synced_at_end, syncs, unsynced, verify_again,
+};
 pub use understood::{unasked, understood};
 pub use verify::{several_write, unwritten, verifies_any, verifies_later};

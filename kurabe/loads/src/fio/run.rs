@@ -331,7 +331,7 @@ fn creating(job: &JobFile) -> JobFile {
         ("unlink", "0"),
         ("unlink_each_loop", "0"),
     ];
-    some_jobs(job, &options, |index| has_data(job, index))
+    some_jobs(job, &options, |index| is_laid_out(job, index))
 }
 
 /// Some of the jobs, by their number, each with these options instead of its own.
@@ -360,9 +360,11 @@ pub(super) fn measured(job: &JobFile, as_written: bool) -> JobFile {
         if as_written {
             return options;
         }
-        options.push(("fallocate", "none".to_owned()));
-        if is_overwritten(job, index) {
-            options.push(("overwrite", "1".to_owned()));
+        if !is_growing(job, index) {
+            options.push(("fallocate", "none".to_owned()));
+            if is_overwritten(job, index) {
+                options.push(("overwrite", "1".to_owned()));
+            }
         }
         if ending(job, index) == Ending::SyncAdded {
             options.push((END_SYNC, "1".to_owned()));
@@ -374,10 +376,36 @@ pub(super) fn measured(job: &JobFile, as_written: bool) -> JobFile {
     })
 }
 
+/// Whether the files of a job are written before the run.
+pub(super) fn is_laid_out(job: &JobFile, index: usize) -> bool {
+    has_data(job, index) && !is_growing(job, index)
+}
+
 /// Whether a job overwrites what was laid out.
 pub(super) fn is_overwritten(job: &JobFile, index: usize) -> bool {
     let appends = job.effective(index, "file_append").is_some_and(|value| value != "0");
-    has_data(job, index) && !appends
+    is_laid_out(job, index) && !appends
+}
+
+/// Whether a job measures what it costs to make the growth of a file durable, as a database's log grows: it
+/// writes a file once from its beginning on and syncs as it goes. Over a file that is there already, a sync
+/// would have less to do.
+pub(super) fn is_growing(job: &JobFile, index: usize) -> bool {
+    let given = |name: &str| job.effective(index, name);
+    let is_on = |name: &str| given(name).is_some_and(|value| !["0", "none"].contains(&value));
+    let writes_twice = ["overwrite", "time_based", "filename", "opendir", "read_iolog"];
+    pattern(job, index).split(':').next() == Some("write")
+        && has_data(job, index)
+        && syncs(job, index)
+        && !writes_twice.into_iter().any(is_on)
+        && given("loops").is_none_or(|loops| loops == "1")
+}
+
+/// Whether a job syncs what it writes while it runs.
+pub fn syncs(job: &JobFile, index: usize) -> bool {
+    ["fsync", "fdatasync", "sync"]
+        .into_iter()
+        .any(|name| job.effective(index, name).is_some_and(|value| !["0", "none"].contains(&value)))
 }
 
 /// fio's option by which a job syncs its files at its end, within its figures.

@@ -48,3 +48,27 @@ fn buffered_writes_are_synced_within_the_figures_of_their_job() {
     let job = JobFile::parse(text, Path::new("job.fio")).unwrap();
     assert_eq!(synced_at_end(&job), ["buffered"]);
 }
+
+/// A job that syncs what it appends is not given a file to overwrite.
+#[test]
+fn a_file_that_grows_is_not_laid_out() {
+    let laid_out = |text: &str| {
+        let job = JobFile::from_options(&format!("{text} size=1m"), "a").unwrap();
+        (creating(&job).jobs().count(), measured(&job, false).effective(0, "overwrite").is_some())
+    };
+    for text in ["rw=write fdatasync=1", "rw=write:4k fsync=8", "rw=write sync=dsync"] {
+        assert_eq!(laid_out(text), (0, false), "{text}");
+    }
+    for text in [
+        "rw=write",
+        "rw=randwrite fsync=1",
+        "rw=read fsync=1",
+        "rw=write fsync=0",
+        "rw=write fdatasync=1 overwrite=1",
+        "rw=write fdatasync=1 time_based runtime=1",
+        "rw=write fdatasync=1 loops=2",
+        "rw=write fdatasync=1 filename=f",
+    ] {
+        assert_eq!(laid_out(text), (1, true), "{text}");
+    }
+}

@@ -25,8 +25,8 @@ use crate::fio::run::JobSeries;
 use crate::fio::size::{Need, need};
 use crate::fio::{
     Figures, Fio, FioJob, FioReport, Groups, JobFile, Prepared, Target, changes, fio, fio_on,
-    lay_out, lay_out_on, left_out, output, place, replaced, several_write, synced_at_end, unasked,
-    understood, unsynced, unwritten, verifies_any, verifies_later, verify_again,
+    lay_out, lay_out_on, left_out, output, place, replaced, several_write, synced_at_end, syncs,
+    unasked, understood, unsynced, unwritten, verifies_any, verifies_later, verify_again,
 };
 use crate::tool::Tool;
 
@@ -505,7 +505,11 @@ pub(super) fn check_capacity(needed_bytes: u64, capacity: Option<&Capacity>) -> 
 
 /// What the figures leave out, where the job says so, or where it runs as it is written and says nothing.
 fn note(job: &JobFile, as_written: bool) -> Option<String> {
-    let unsaid = if as_written { synced_at_end(job) } else { Vec::new() };
+    let mut unsaid = if as_written { synced_at_end(job) } else { Vec::new() };
+    // The writes after the last sync are few.
+    let syncing = job.jobs().filter(|(index, _)| syncs(job, *index));
+    let syncing: Vec<&str> = syncing.map(|(_, section)| section.name.as_str()).collect();
+    unsaid.retain(|name| !syncing.contains(&name.as_str()));
     let unsynced = unsynced(job);
     let words = |names: &[String], advice: &str| {
         format!(
