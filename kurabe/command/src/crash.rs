@@ -577,10 +577,8 @@ pub fn contenders(texts: &[String]) -> Result<Vec<Contender>, Failure> {
         let contender = Contender::parse(text, &filesystem::names()).map_err(Failure::refused)?;
         let known = filesystem::by_name(&contender.file_system).expect("it was parsed");
         let refused = |problem: String| Failure::refused(format!("contender '{text}': {problem}"));
-        if !known.needs_device {
-            return Err(refused(
-                "an existing directory stands on a device that no recorder can stand under; name a file system".into(),
-            ));
+        if let Some(why) = known.why_not_cut() {
+            return Err(refused(why.into()));
         }
         if contender.place != Place::ThisHost {
             return Err(refused(

@@ -183,8 +183,8 @@ fn cut(
 fn why_not(spec: &TrialSpec) -> Option<String> {
     let TrialSpec { contender, workload, .. } = spec;
     let known = filesystem::by_name(&contender.file_system)?;
-    if !known.needs_device {
-        return Some(format!("no recorder can stand under '{}'", contender.file_system));
+    if let Some(why) = known.why_not_cut() {
+        return Some(format!("'{}': {why}", contender.file_system));
     }
     if contender.place.guest().is_some() {
         return Some("the power of a guest is not cut".into());

@@ -427,7 +427,8 @@ fn bad_input_is_refused_and_names_the_place() {
     };
     refused(&["ext4", "--", "true"], "--check: is missing");
     refused(&["ext4", "--check", "true"], "COMMAND: is missing");
-    refused(&["dir:/tmp", "--check", "true", "--", "true"], "no recorder can stand under");
+    refused(&["dir:/tmp", "--check", "true", "--", "true"], "cannot be recorded");
+    refused(&["tmpfs", "--check", "true", "--", "true"], "in memory alone");
     refused(&["raw", "--check", "true", "--", "true"], "works in a directory");
     refused(&["ext4", "ext4", "--check", "true", "--", "true"], "label is there twice");
     refused(&["ext4", "--size", "3M", "--check", "true", "--", "true"], "--size");

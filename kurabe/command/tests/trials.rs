@@ -16,6 +16,28 @@ fn completed(record: &Value) -> bool {
     record["outcome"]["kind"] == "completed"
 }
 
+/// Cold or not: what a tmpfs holds is nowhere else. It is as large as the device of the others.
+#[test]
+fn a_tmpfs_keeps_its_files_and_has_the_size_of_the_device() {
+    if !root() {
+        return;
+    }
+    for way in ["--side-by-side", "--one-at-a-time"] {
+        let site = Site::new();
+        let around = [way, "--device", "mem:128M", "--runs", "1", "--cache", "cold"];
+        let flags = [&around[..], &["--setup", "df --output=size -k . | tail -1 > size"]].concat();
+        site.compare(&["ext2", "tmpfs"], &flags, &["test -s size && cat size && sleep 0.02"])
+            .expect(0);
+        let record = site.record_of("tmpfs");
+        assert_eq!(record["outcome"]["kind"], "completed", "{record:#}");
+        let size = if way == "--side-by-side" { "size=65536k" } else { "size=131072k" };
+        let mounted = record["mounted_as"].as_str().unwrap();
+        assert!(mounted.contains(" tmpfs ") && mounted.contains(size), "{mounted}");
+        assert_eq!(record.get("caches_kept"), None, "{record:#}");
+        site.expect_nothing_left();
+    }
+}
+
 #[test]
 fn a_trial_of_every_file_system_of_the_kernel() {
     if !root() {

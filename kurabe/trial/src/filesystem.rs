@@ -16,6 +16,7 @@ mod kernel;
 mod minfs;
 mod nilfs2;
 mod raw;
+mod tmpfs;
 mod ufs;
 mod xfs;
 mod zfs;
@@ -110,6 +111,8 @@ pub struct FileSystem {
     /// Whether it is made on a device. What is not is neither made, mounted, unmounted nor
     /// checked.
     pub needs_device: bool,
+    /// Whether its files are in memory alone. A device only gives it its size.
+    pub is_volatile: bool,
     /// How a load gets at it.
     pub access: Access,
     /// Whether it can stand side by side with others and take turns: it has directories, its caches
@@ -150,6 +153,7 @@ impl FileSystem {
             kernel_name: None,
             guests_only: None,
             needs_device: true,
+            is_volatile: false,
             access: Access::Mounted,
             takes_turns: false,
             has_copies: false,
@@ -167,6 +171,19 @@ impl FileSystem {
         let has_copies = kernel.mount_options_of_copy.is_some();
         let of = FileSystem::new(name, summary, Kind::Kernel(kernel));
         FileSystem { kernel_name, takes_turns: true, has_copies, ..of }
+    }
+
+    /// Why the power cannot be cut under it; absent where it can.
+    pub fn why_not_cut(&self) -> Option<&'static str> {
+        match (self.needs_device, self.is_volatile) {
+            (false, _) => Some(
+                "an existing directory is on a device whose writes cannot be recorded; name a file system",
+            ),
+            (true, true) => {
+                Some("its files are in memory alone, so a power failure takes them all")
+            }
+            (true, false) => None,
+        }
     }
 
     /// A file system for one trial. Touches nothing yet.
@@ -357,7 +374,7 @@ pub trait Instance: Send {
     }
 }
 
-static ALL: [&FileSystem; 19] = [
+static ALL: [&FileSystem; 20] = [
     &ext::EXT2,
     &ext::EXT3,
     &ext::EXT4,
@@ -371,6 +388,7 @@ static ALL: [&FileSystem; 19] = [
     &zfs::ZFS_FUSE,
     &fat::VFAT,
     &fat::EXFAT,
+    &tmpfs::TMPFS,
     &ufs::UFS,
     &minfs::MINFS_FUSE,
     &minfs::MINFS,

@@ -593,3 +593,20 @@ fn canaries_are_caught() {
     }
     assert!(missed.is_empty(), "{missed:?} were not caught");
 }
+
+#[test]
+fn explore() {
+    for sabotage in
+        [Sabotage::ReuseInWindow, Sabotage::ReuseUnfenced, Sabotage::FindStale, Sabotage::LastWins]
+    {
+        for focus in FOCI {
+            let began = std::time::Instant::now();
+            match canary(sabotage, focus) {
+                Ok(why) => println!("{sabotage:?} {focus:?}: {why} {:?}", began.elapsed()),
+                Err(tally) => {
+                    println!("{sabotage:?} {focus:?} missed {tally:?} {:?}", began.elapsed())
+                }
+            }
+        }
+    }
+}

@@ -199,7 +199,7 @@ impl<'a> Bench<'a> {
         let name = &self.setting.spec.contender.file_system;
         let is_command = self.setting.spec.workload.load.command().is_some();
         by_name(name)
-            .filter(|known| known.needs_device)
+            .filter(|known| known.why_not_cut().is_none())
             .filter(|known| known.access == Access::Mounted || !is_command)
             .ok_or_else(|| Failure::of(format!("no recorder can stand under '{name}'")))
     }
