@@ -83,10 +83,7 @@ fn a_hostile_study_and_its_report_command_no_terminal() {
     }
     make_hostile(&site);
     let directory = site.work().join("result");
-    let mut copy = std::process::Command::new("cp");
-    assert!(
-        copy.arg("-r").arg(&directory).arg(site.work().join("copy")).status().unwrap().success()
-    );
+    site.copy_result("copy");
     for style in ["auto", "basic", "nocolor", "none", "full", "color"] {
         let all = ["report", "result", "--style", style];
         let across = ["report", "result", "copy", "--style", style];

@@ -378,7 +378,8 @@ fn a_reader_that_has_left_is_no_failure_and_a_full_disk_is() {
 fn gates_are_judged_of_a_result_and_of_one_against_another() {
     let two = Two::new();
     two.compare(&["--runs", "3"], &["sleep 0.06"]).expect(0);
-    for results in [&["result"][..], &["result", "result"]] {
+    two.site.copy_result("copy");
+    for results in [&["result"][..], &["result", "copy"]] {
         let judge =
             |gate: &str| two.site.run(&[&["report"], results, &["--gate", gate][..]].concat());
         let held = judge("b <= 1000").expect(0);

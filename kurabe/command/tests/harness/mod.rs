@@ -295,6 +295,13 @@ impl Site {
         text.lines().map(|line| serde_json::from_str(line).expect("a whole record")).collect()
     }
 
+    /// Copies the result, for a comparison of two.
+    pub fn copy_result(&self, name: &str) {
+        let mut copy = Command::new("cp");
+        copy.arg("-r").args([self.work().join("result"), self.work().join(name)]);
+        assert!(copy.status().unwrap().success());
+    }
+
     /// The only record of a contender.
     #[track_caller]
     pub fn record_of(&self, label: &str) -> Value {
