@@ -374,7 +374,7 @@ fn a_directory_on_fuse_is_warned_of_since_nothing_there_can_be_synced_as_a_whole
 fn caches_that_were_kept_are_warned_of_unless_they_were_asked_for() {
     let (mut plan, mut records) = steady();
     records[3].caches_kept = Some("that needs root".into());
-    let said = ["(that needs root)", "run as root"];
+    let said = ["(that needs root)", "--cache warm"];
     one_that_says(&analysed(&plan, &records).warnings, Kind::CachesKept, &said);
     plan.study.cache = crate::spec::Cache::Warm;
     assert_eq!(analysed(&plan, &records).warnings, []);
