@@ -217,7 +217,6 @@ fn record(seed: u64, sabotage: Sabotage) -> Script {
         | Sabotage::RecordLate
         | Sabotage::LeaveFailed
         | Sabotage::DropWindow
-        | Sabotage::ReuseInWindow
         | Sabotage::LeaveInside
         | Sabotage::FindStale => Some(true),
         _ => [None, Some(false), Some(true), Some(true)][random.random_range(0..4)],
@@ -638,7 +637,6 @@ fn canaries_are_caught() {
         Sabotage::RecordLate,
         Sabotage::LeaveFailed,
         Sabotage::DropWindow,
-        Sabotage::ReuseInWindow,
         Sabotage::LeaveInside,
         Sabotage::FindStale,
     ] {
