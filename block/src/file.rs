@@ -76,6 +76,7 @@ pub struct FileDevice {
     is_direct: bool,
     merges_flushes: bool,
     is_read_only: bool,
+    is_new: bool,
 }
 
 impl FileDevice {
@@ -92,27 +93,31 @@ impl FileDevice {
 
     /// The same of a path that the user typed, to write there: it is resolved once, and neither a
     /// stranger's link nor a directory that a stranger can change leads to another file. A user's own
-    /// links are followed. What is made here is made exclusively.
+    /// links are followed. With `makes`, an image that is missing is made, exclusively, with the length
+    /// that `options` set. One that exists keeps its length: compare it with what was checked, then
+    /// call [`FileDevice::set_length`].
     ///
     /// # Errors
     ///
     /// As of [`FileDevice::open`]; one that holds a [`Refused`] where the way is a stranger's, or an
     /// image that is to get another length.
-    pub fn open_named(path: &Path, options: &FileDeviceOptions) -> io::Result<Self> {
+    pub fn open_named(path: &Path, options: &FileDeviceOptions, makes: bool) -> io::Result<Self> {
         let sets_length = options.set_length.is_some() && !options.read_only;
         match file::named(path).map_err(of_system)? {
             Named::There(place) => {
                 if sets_length {
                     place.believe_owner()?;
                 }
-                Self::open_at(&place.descriptor_path(), path, options)
+                let options = FileDeviceOptions { set_length: None, ..options.clone() };
+                Self::open_at(&place.descriptor_path(), path, &options)
             }
-            Named::Missing(directory, name) if sets_length => {
+            Named::Missing(directory, name) if sets_length && makes => {
                 let made = directory.create_file(&name, NEW_MODE).map_err(of_system)?;
                 let there = way::descriptor_path(made.as_raw_fd());
-                Self::open_at(&there, path, options).inspect_err(|_| {
+                let opened = Self::open_at(&there, path, options).inspect_err(|_| {
                     let _ = directory.remove_file(&name);
-                })
+                })?;
+                Ok(Self { is_new: true, ..opened })
             }
             Named::Missing(..) => Err(io::Error::from_raw_os_error(libc::ENOENT)),
         }
@@ -177,7 +182,29 @@ impl FileDevice {
             is_direct,
             merges_flushes,
             is_read_only: options.read_only || is_write_protected,
+            is_new: false,
         })
+    }
+
+    /// Cuts or extends an image to `length` bytes; what it holds up to there stays.
+    ///
+    /// # Errors
+    ///
+    /// `EROFS` for an image that was opened for reading, `EINVAL` for a block device; those of
+    /// `ftruncate(2)`.
+    pub fn set_length(&mut self, length: u64) -> io::Result<()> {
+        self.check_writable()?;
+        if self.kind == Kind::BlockDevice {
+            return Err(io::Error::from_raw_os_error(libc::EINVAL));
+        }
+        self.file.set_len(length)?;
+        self.length = length - length % u64::from(self.block_size);
+        Ok(())
+    }
+
+    /// Whether [`FileDevice::open_named`] has made this image.
+    pub fn is_new(&self) -> bool {
+        self.is_new
     }
 
     /// Creates the image `path`, or resizes it, to `length` sparse bytes and opens it.

@@ -105,9 +105,37 @@ pub fn size(text: &str) -> Result<u64, String> {
 /// # Errors
 ///
 /// Names the path, and who has it where that is known.
-pub fn open(
+pub fn open(path: &Path, read_only: bool, wait: Duration) -> Result<FileDevice, Failure> {
+    let options = FileDeviceOptions { read_only, ..Default::default() };
+    open_waiting(path, options, false, wait)
+}
+
+/// Opens what [`check_free`] looked at, to write; with `length`, in bytes, an image is made or cut or
+/// extended to it. Nothing is changed unless the path still leads to what was looked at.
+///
+/// # Errors
+///
+/// As of [`open`]; the path leads to something else by now.
+pub fn open_checked(
+    path: &Path,
+    checked: &Checked,
+    length: Option<u64>,
+    wait: Duration,
+) -> Result<FileDevice, Failure> {
+    let options = FileDeviceOptions { set_length: length, ..Default::default() };
+    let makes = matches!(checked, Checked::Nothing);
+    let mut device = open_waiting(path, options, makes, wait)?;
+    checked.verify(&device)?;
+    if let Some(length) = length.filter(|_| !device.is_new()) {
+        device.set_length(length).map_err(|error| opening_failed(path, &error))?;
+    }
+    Ok(device)
+}
+
+fn open_waiting(
     path: &Path,
     options: FileDeviceOptions,
+    makes: bool,
     wait: Duration,
 ) -> Result<FileDevice, Failure> {
     check_not_attached(path)?;
@@ -117,7 +145,7 @@ pub fn open(
         if !is_image_locked(path, options.read_only) {
             let opened = match options.read_only {
                 true => FileDevice::open(path, &options),
-                false => FileDevice::open_named(path, &options),
+                false => FileDevice::open_named(path, &options, makes),
             };
             match opened {
                 Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {}
@@ -293,8 +321,7 @@ fn is_image_locked(path: &Path, read_only: bool) -> bool {
 
 /// Refuses to make something on `path` where that would destroy what was not given up by `force`: on
 /// a device what the claim that guards every device here finds, in an image anything at all. A path
-/// where nothing is takes a size, `makes_image`. What is opened afterwards is to be the same
-/// ([`Checked::verify`]).
+/// where nothing is takes a size, `makes_image`. [`open_checked`] opens what was looked at.
 pub fn check_free(path: &Path, makes_image: bool, force: bool) -> Result<Checked, Failure> {
     let refuse = |why: &str| Err(Failure::refused(path.display(), why));
     let Ok(facts) = path.metadata() else {
@@ -319,8 +346,7 @@ pub fn check_free(path: &Path, makes_image: bool, force: bool) -> Result<Checked
             "it exists; --force makes an empty one of that size of it, and what it holds is lost",
         );
     }
-    let options = FileDeviceOptions { read_only: true, ..Default::default() };
-    let image = open(path, options, Duration::ZERO)?;
+    let image = open(path, true, Duration::ZERO)?;
     let mut start = AlignedBuffer::zeroed(image.len().min(LOOK_BYTES) as usize);
     image.read_at(&mut start, 0).map_err(|error| Failure::failed(path.display(), error))?;
     match start.iter().any(|byte| *byte != 0) {
@@ -346,11 +372,11 @@ impl Checked {
     /// # Errors
     ///
     /// It is something else; nothing was written.
-    pub fn verify(&self, opened: &FileDevice) -> Result<(), Failure> {
+    fn verify(&self, opened: &FileDevice) -> Result<(), Failure> {
         let failed = |error| Failure::failed(opened.path().display(), error);
         let facts = opened.file().metadata().map_err(failed)?;
         let is_same = match self {
-            Checked::Nothing => !opened.is_block_device(),
+            Checked::Nothing => opened.is_new(),
             Checked::File(file_system, inode) => {
                 (facts.dev(), facts.ino()) == (*file_system, *inode)
             }
@@ -453,6 +479,29 @@ mod tests {
         let checked = check_free(&path, true, false).unwrap();
         lead_to(&foreign.node);
         assert!(checked.verify(&opened()).is_err(), "a disk where nothing was");
+    }
+
+    #[test]
+    fn an_image_that_was_not_checked_keeps_its_length_and_none_is_left_behind() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("image");
+        let make = || FileDevice::create(&path, 1 << 20).unwrap();
+        let open = |checked: &Checked| {
+            open_checked(&path, checked, Some(8192), Duration::ZERO).map(|device| device.len())
+        };
+        let checked = check_free(&path, true, false).unwrap();
+        drop(make());
+        assert!(matches!(open(&checked), Err(Failure::Refused(_))), "an image where nothing was");
+        assert_eq!(path.metadata().unwrap().len(), 1 << 20);
+        let checked = check_free(&path, true, true).unwrap();
+        std::fs::rename(&path, home.path().join("checked")).unwrap();
+        assert!(matches!(open(&checked), Err(Failure::Refused(_))), "nothing where an image was");
+        assert!(!path.exists());
+        drop(make());
+        assert!(matches!(open(&checked), Err(Failure::Refused(_))), "another image");
+        assert_eq!(path.metadata().unwrap().len(), 1 << 20);
+        std::fs::rename(home.path().join("checked"), &path).unwrap();
+        assert_eq!((open(&checked).unwrap(), path.metadata().unwrap().len()), (8192, 8192));
     }
 
     #[test]

@@ -46,7 +46,7 @@ struct Phase {
 /// Measures puts and gets.
 pub fn bench(arguments: &BenchArguments) -> Result<(), Failure> {
     let path = &arguments.device;
-    let device = Arc::new(CountingDevice::new(open(path, false, None)?));
+    let device = Arc::new(CountingDevice::new(open(path, false)?));
     let store = store_on(device.clone(), path, false)?;
     let prefix = uuid::Uuid::new_v4().as_u128() << 64;
     let usage = store.usage();

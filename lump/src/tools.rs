@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use block::tool::{self, Failure, check_free, open_target, output};
-use block::{BlockDevice, FileDevice, FileDeviceOptions, complain};
+use block::{BlockDevice, FileDevice, complain};
 use lump::{CreateOptions, Durability, Geometry, OpenOptions, Store, Value};
 
 use crate::CreateArguments;
@@ -38,15 +38,14 @@ pub fn refused(path: &Path, why: impl fmt::Display) -> Failure {
     Failure::refused(path.display(), why)
 }
 
-/// Opens a device or image for oneself; with a length, makes or resizes the image.
-pub fn open(path: &Path, read_only: bool, set_length: Option<u64>) -> Result<FileDevice, Failure> {
-    let options = FileDeviceOptions { read_only, set_length, ..Default::default() };
-    tool::open(path, options, Duration::ZERO)
+/// Opens a device or image for oneself.
+pub fn open(path: &Path, read_only: bool) -> Result<FileDevice, Failure> {
+    tool::open(path, read_only, Duration::ZERO)
 }
 
 /// Opens the store on `path`.
 pub fn store(path: &Path, read_only: bool) -> Result<Store, Failure> {
-    let device = Arc::new(open(path, read_only, None)?);
+    let device = Arc::new(open(path, read_only)?);
     store_on(device, path, read_only)
 }
 
@@ -78,8 +77,7 @@ pub fn create(arguments: &CreateArguments) -> Outcome {
         // Refuse what cannot be laid out before a file is made or cut.
         Geometry::plan(bytes, 512, &options).map_err(about(path))?;
     }
-    let device = open(path, false, arguments.size)?;
-    checked.verify(&device)?;
+    let device = tool::open_checked(path, &checked, arguments.size, Duration::ZERO)?;
     let geometry = Store::create(&device, &options).map_err(about(path))?;
     if !arguments.quiet {
         say!(
@@ -216,7 +214,7 @@ pub fn trim(device: &Path, bytes_min: u64) -> Outcome {
 /// Checks everything; damage is a failure.
 pub fn check(device: &Path, verbose: bool) -> Outcome {
     let shown = device.display();
-    let opened = Arc::new(open(device, true, None)?);
+    let opened = Arc::new(open(device, true)?);
     let report = lump::check(opened).map_err(about(device))?;
     for finding in &report.findings {
         say!("{shown}: {finding}");

@@ -117,6 +117,14 @@ mod tests {
     }
 
     #[test]
+    fn files_that_only_touch_both_stay_in_whatever_order() {
+        for extents in [[[extent(0, 10)], [extent(10, 10)]], [[extent(10, 10)], [extent(0, 10)]]] {
+            let claims = (1..).zip(&extents).map(|(inode, extents)| claim(inode, b"", extents));
+            assert_eq!(over_space(claims), []);
+        }
+    }
+
+    #[test]
     fn a_spare_name_is_free_and_no_longer_than_a_name_may_be() {
         let taken = HashSet::from([b"a.inode-7".to_vec()]);
         assert_eq!(spare_name(b"a", 7, &taken), b"a.inode-7-2");

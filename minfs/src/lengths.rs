@@ -253,3 +253,43 @@ impl Lengths {
         self.tail_start = vouched.tail.map(|tail| tail.start);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flushes::Flushes;
+    use crate::record::Attributes;
+
+    fn lengths(size: u64, valid: u64) -> Lengths {
+        let attributes = Attributes::default();
+        let name = b"a".to_vec();
+        let file = FileRecord { name, size, valid, tail: None, extents: Vec::new(), attributes };
+        Lengths::of_what_the_record_says(&file)
+    }
+
+    #[test]
+    fn while_a_record_is_under_way_the_tail_of_the_one_before_counts_too() {
+        let mark = Flushes::default().mark();
+        let mut lengths = lengths(0, 0);
+        let append = |lengths: &mut Lengths| {
+            let writing = lengths.begin_write(&[7; 100], lengths.size());
+            lengths.end_write(writing, mark);
+            let vouched = lengths.vouch_by_checksum().unwrap();
+            lengths.note_written(&vouched);
+            vouched
+        };
+        let first = append(&mut lengths);
+        lengths.note_durable(&first);
+        let second = append(&mut lengths);
+        assert!(lengths.touches_tail(0, 100) && lengths.touches_tail(100, 200));
+        lengths.note_durable(&second);
+        assert!(!lengths.touches_tail(0, 100) && lengths.touches_tail(100, 200));
+    }
+
+    #[test]
+    fn nothing_behind_the_size_counts_as_zeros_after_a_write_there_that_failed() {
+        let mut lengths = lengths(100, 8192);
+        drop(lengths.begin_write(&[7; 200], 100));
+        assert_eq!((lengths.size(), lengths.valid(), lengths.added_bytes()), (100, 100, 0));
+    }
+}

@@ -14,7 +14,7 @@ use block::AlignedBuffer;
 use block::tool::{Failure, check_free, check_not_attached, open_target, opening_failed, output};
 
 use crate::cli::{FsckArguments, MkfsArguments};
-use crate::device::{open, open_to_write};
+use crate::device::{open, open_checked};
 use crate::display_name as shown;
 use crate::{File, FileFacts, Finding, MkfsOptions, MountOptions, Severity, Subject, Volume};
 
@@ -53,7 +53,7 @@ fn volume(device: &Path, read_only: bool) -> Result<Volume, Failure> {
 
 fn volume_with(device: &Path, options: &MountOptions) -> Result<Volume, Failure> {
     let read_only = options.read_only;
-    let opened = if read_only { open(device, true) } else { open_to_write(device, None) }?;
+    let opened = open(device, read_only)?;
     let volume = Volume::mount(Arc::new(opened), options).map_err(about(device))?;
     for finding in volume.findings().iter().filter(|found| found.severity != Severity::Note) {
         block::complain!("minfs: {}: {}", device.display(), finding.text);
@@ -88,8 +88,7 @@ pub fn mkfs(arguments: &MkfsArguments) -> Outcome {
         // Refuse what cannot be laid out before a file is created or cut.
         crate::plan(length, &options).map_err(about(path))?;
     }
-    let device = open_to_write(path, arguments.size)?;
-    checked.verify(&device)?;
+    let device = open_checked(path, &checked, arguments.size)?;
     let geometry = crate::mkfs(&device, &options).map_err(about(path))?;
     if !arguments.quiet {
         say!(
@@ -111,7 +110,7 @@ pub fn fsck(arguments: &FsckArguments) -> ExitCode {
     let path = arguments.device.display();
     let check = || -> Result<_, Failure> {
         let path = &arguments.device;
-        let device = if arguments.repair { open_to_write(path, None) } else { open(path, true) }?;
+        let device = open(path, !arguments.repair)?;
         crate::fsck(&device, arguments.repair).map_err(about(&arguments.device))
     };
     let report = match check() {

@@ -135,9 +135,8 @@ impl Tables {
             slot.durable_slot = Some(*durable_slot);
             slot.durable_generation = record.generation;
             slot.burial = record.burial;
-            // A new record would bring a buried file back to life; its void one is as dead as the
-            // rest of it.
-            if surveyed.has_void_record && !surveyed.is_buried {
+            // The survey compares no tail of a buried file, so a new record brings none back to life.
+            if surveyed.has_void_record {
                 self.voids.push((number, record.file.clone()));
             }
         }

@@ -190,6 +190,54 @@ fn a_void_tail_gives_way_to_a_legible_record_that_its_own_names() {
     assert_eq!(content(&mount(&device), b"a"), [5; 10_000]);
 }
 
+/// The slot beside a void tail holds an older record than the one that the tail's own names: what was
+/// between them is lost.
+#[test]
+fn a_void_tail_does_not_give_way_to_a_record_that_its_own_does_not_name() {
+    let device = new_device();
+    let volume = mount(&device);
+    put(&volume, b"a", 5, 8192);
+    volume.unmount().unwrap();
+    let newer = copy(&device);
+    let volume = mount(&newer);
+    let file = volume.open(b"a").unwrap();
+    // To the second slot; the tail's record goes to the first.
+    file.set_attributes(|attributes| attributes.mode = 0o640).unwrap();
+    file.append(&[6; 3000]).unwrap();
+    file.sync().unwrap();
+    let newer = copy(&newer);
+    assert_eq!(newest_slot(&*newer, 0), 0);
+    tear(&device, &newer, 0, 0, &[0, 1, 2, 3, 4, 5, 6, 7]);
+    assert_eq!(severities(&device), [Severity::Error]);
+    assert!(mount(&device).read_only_reason().is_some());
+}
+
+/// Another file may write, into space that is free again, what a void tail wants to see.
+#[test]
+fn a_mount_replaces_a_void_record() {
+    let device = new_device();
+    let volume = mount(&device);
+    put(&volume, b"a", 5, 8192);
+    volume.unmount().unwrap();
+    let newer = copy(&device);
+    let volume = mount(&newer);
+    let file = volume.open(b"a").unwrap();
+    file.append(&[6; 3000]).unwrap();
+    file.sync().unwrap();
+    let newer = copy(&newer);
+    tear(&device, &newer, 0, newest_slot(&*newer, 0), &[0, 1, 2, 3, 4, 5, 6, 7]);
+    assert_eq!(severities(&device), [Severity::Note]);
+    let volume = mount(&device);
+    assert_eq!(content(&volume, b"a"), [5; 8192]);
+    let free = volume.space().free_bytes as usize;
+    put(&volume, b"b", 6, free);
+    let left = copy(&device);
+    assert_eq!(severities(&left), []);
+    let volume = mount(&left);
+    assert_eq!(content(&volume, b"a"), [5; 8192]);
+    assert_eq!(content(&volume, b"b"), vec![6; free]);
+}
+
 #[test]
 fn a_note_that_is_not_told_needs_no_word() {
     let device = with_void_tail(b".minfs-put-7");

@@ -340,7 +340,7 @@ fn damage_to_one_slot_costs_no_other_file() {
     assert!(kept > 100);
 }
 
-/// Visits every point of a repair; returns how many states.
+/// Visits every point of the repair of a random volume; returns how many states.
 fn interrupt(seed: u64, faults: Vec<Fault>) -> Result<u64, String> {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let damaged = random_volume(&mut random);
@@ -348,6 +348,16 @@ fn interrupt(seed: u64, faults: Vec<Fault>) -> Result<u64, String> {
         let inode = random.random_range(0..6);
         damage_slot(&damaged, inode, &mut random);
     }
+    interrupt_repair(damaged, seed, &mut random, faults)
+}
+
+/// Visits every point of a repair of `damaged`; returns how many states.
+fn interrupt_repair(
+    damaged: Arc<MemoryDevice>,
+    seed: u64,
+    random: &mut ChaCha8Rng,
+    faults: Vec<Fault>,
+) -> Result<u64, String> {
     let base = damaged.image();
     let recorded = Arc::new(FaultyDevice::new(Recorder::in_memory(damaged).unwrap(), faults));
     let report = fsck(&recorded, true).unwrap();
@@ -368,7 +378,7 @@ fn interrupt(seed: u64, faults: Vec<Fault>) -> Result<u64, String> {
             Loss::Sectors,
             Loss::Sectors,
         ] {
-            let image = left.disk(&left.state(instant, loss, &mut random)).image().unwrap();
+            let image = left.disk(&left.state(instant, loss, random)).image().unwrap();
             let device = Arc::new(MemoryDevice::from_image(&image, 512));
             let told = |why: String| format!("seed {seed}, instant {instant}, {loss:?}: {why}");
             let second = fsck(&device, true).unwrap();
@@ -416,6 +426,28 @@ fn seeds_that_found_a_fault_find_none() {
     for seed in [422, 14_242] {
         interrupt(seed, Vec::new()).unwrap_or_else(|why| panic!("{why}"));
     }
+}
+
+/// A file whose newest record is no more than legible replaced another one, of which an older record is
+/// left, under another name. Both are kept, at whatever point of the repair power fails.
+#[test]
+fn a_burial_in_doubt_waits_until_the_buried_file_is_kept() {
+    let device = new_device();
+    let volume = mount(&device);
+    let younger = put(&volume, b"x", 5, 9000);
+    let buried = put(&volume, b"z", 6, 5000);
+    volume.rename(b"z", b"y", false).unwrap();
+    volume.rename(b"x", b"y", true).unwrap();
+    volume.unmount().unwrap();
+    assert!(younger < buried, "a round writes in this order");
+    spoil(&device, buried, newest_slot(&*device, buried));
+    flip(&*device, slot_offset(&*device, younger, newest_slot(&*device, younger)) + 5 * 512);
+    let repaired = copy(&device);
+    repair(&repaired);
+    let kept = BTreeMap::from([(b"y".to_vec(), vec![5; 9000]), (b"z".to_vec(), vec![6; 5000])]);
+    assert_eq!(contents(&repaired), kept);
+    let mut random = ChaCha8Rng::seed_from_u64(1);
+    interrupt_repair(device, 1, &mut random, Vec::new()).unwrap_or_else(|why| panic!("{why}"));
 }
 
 #[test]
