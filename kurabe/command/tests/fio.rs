@@ -107,6 +107,20 @@ fn flushes_are_counted_for_each_write_and_not_for_each_sync() {
     site.expect_nothing_left();
 }
 
+/// A quarter of the device, not of what each file system leaves free.
+#[test]
+fn a_job_without_a_size_does_the_same_work_everywhere() {
+    let job = "[a]\nrw=write\nbs=1m\n";
+    let Some((site, ran)) = ran(&["raw", "ext2", "xfs"], job, &["--device", "mem:320M"]) else {
+        return;
+    };
+    let said = words(&ran.expect(0).stdout);
+    assert!(said.contains("size=83886080 bytes (80M) for jobs without a size"), "{said}");
+    for record in site.records() {
+        assert_eq!(load_of(&record)["written_bytes"], 80 << 20, "{record:#}");
+    }
+}
+
 #[test]
 fn the_group_that_is_named_ranks() {
     let flags = ["--fio-rank", "small_reads"];

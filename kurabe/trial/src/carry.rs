@@ -68,6 +68,7 @@ pub fn carry_out(
         phase: Phase::Mkfs,
         counters: None,
         node: None,
+        device_bytes: None,
         access: Access::Mounted,
         machine_cpu_before_ns: None,
         processes_before: None,
@@ -103,6 +104,8 @@ struct Trial<'a> {
     counters: Option<DeviceCounters>,
     /// The device node, when there is one.
     node: Option<Node>,
+    /// Size of the device in bytes.
+    device_bytes: Option<u64>,
     /// How the load gets at it.
     access: Access,
     machine_cpu_before_ns: Option<u64>,
@@ -135,7 +138,8 @@ impl Trial<'_> {
         self.group = ControlGroup::begin(|| self.scratch.ledger());
         self.record.control_group = self.group.as_ref().map(ControlGroup::facts);
         self.node = attached.as_ref().map(|attached| attached.node().clone());
-        let size_bytes = attached.as_ref().map_or(0, Attached::size_bytes);
+        self.device_bytes = attached.as_ref().map(Attached::size_bytes);
+        let size_bytes = self.device_bytes.unwrap_or(0);
         if let Some(node) = &self.node {
             tools.show(node);
         }
@@ -464,6 +468,7 @@ impl Trial<'_> {
             load: self.spec.workload.load.clone(),
             target,
             device: self.node.as_ref().map(|node| node.path().into()),
+            device_bytes: self.device_bytes,
             stage,
             part: self.part,
             cold: self.spec.cache == Cache::Cold && rustix::process::geteuid().is_root(),

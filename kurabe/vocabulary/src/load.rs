@@ -58,6 +58,9 @@ pub struct LoadTask {
     /// The block device under the target, for its counters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<PathBuf>,
+    /// Its size in bytes, which is the same for all contenders of a study.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device_bytes: Option<u64>,
     /// Which part of it.
     pub stage: Stage,
     /// Whether a load of several phases drops the caches before each of them.

@@ -33,7 +33,8 @@ use crate::tool::{Finished, Tool, ToolError, run_kept_in};
 const LOG_INTERVAL_MS: u64 = 1000;
 /// The most that a job gets which does not say its size.
 const DEFAULT_SIZE_BYTES_MAX: u64 = 1 << 30;
-/// The part of the free space that jobs without a size get together.
+/// The part of the device that jobs without a size get together; of the free space, where there is no
+/// device. By the free space, file systems on equal devices would get different work.
 const DEFAULT_SIZE_PART: u64 = 4;
 
 /// Engines whose jobs work on files of their own making, not on data that was laid out.
@@ -46,6 +47,8 @@ pub struct Fio<'a> {
     pub job: &'a JobFile,
     /// Where they may work.
     pub target: &'a Target,
+    /// Size in bytes of the device under the target.
+    pub device_bytes: Option<u64>,
     /// A directory outside of the target for the job files and logs; it must exist.
     pub scratch: &'a Path,
     /// Whether the jobs run as their author wrote them: their files are not laid out first, and nothing
@@ -125,7 +128,7 @@ pub(super) fn ready(
     Tool::Fio.locate()?;
     place::check_name(plan.target)?;
     let placed = place::placed(plan.job, plan.target)?;
-    let ready = resolve(&placed, plan.target, given_size_bytes)?;
+    let ready = resolve(&placed, plan, given_size_bytes)?;
     check_fit(ready.1, plan.target)?;
     make_directories(&ready.0, plan.target)?;
     Ok(ready)
@@ -261,10 +264,10 @@ pub(super) fn failed<'a>(
 const STOPPED: &str = "stopped while the files were laid out";
 
 /// Puts what holds for all jobs in front: the target, and what makes fio tell all it knows. Jobs
-/// without a size get the one that is given, or a share of the free space.
+/// without a size get the one that is given, or a share of the device.
 fn resolve(
     placed: &JobFile,
-    target: &Target,
+    plan: &Fio<'_>,
     given_size_bytes: Option<u64>,
 ) -> Result<(JobFile, Need, Option<u64>), String> {
     let need = size::need(placed);
@@ -275,24 +278,29 @@ fn resolve(
         JobOption::added("per_job_logs", "1"),
     ];
     let mut default_size_bytes = None;
-    let path = target.path().display().to_string();
-    match target {
-        Target::Directory(directory) => {
-            common.push(JobOption::added("directory", join_names(&[path])));
-            if need.jobs_without_size > 0 {
-                let size = match given_size_bytes {
-                    Some(size) => size,
-                    None => {
-                        let jobs = u64::from(need.jobs_without_size);
-                        let share = free_bytes(directory)? / DEFAULT_SIZE_PART / jobs;
-                        share.min(DEFAULT_SIZE_BYTES_MAX) >> 20 << 20
+    let path = plan.target.path().display().to_string();
+    let place = match plan.target {
+        Target::Directory(_) => "directory",
+        Target::Device(_) => "filename",
+    };
+    common.push(JobOption::added(place, join_names(&[path])));
+    if need.jobs_without_size > 0 {
+        let size = match given_size_bytes {
+            Some(size) => size,
+            None => {
+                let whole = match (plan.device_bytes, plan.target) {
+                    (Some(bytes), _) => bytes,
+                    (None, Target::Directory(directory)) => free_bytes(directory)?,
+                    (None, Target::Device(device)) => {
+                        layout::device_bytes(device).map_err(failed("take the size of", device))?
                     }
                 };
-                common.push(JobOption::added("size", size));
-                default_size_bytes = Some(size);
+                let share = whole / DEFAULT_SIZE_PART / u64::from(need.jobs_without_size);
+                share.min(DEFAULT_SIZE_BYTES_MAX) >> 20 << 20
             }
-        }
-        Target::Device(_) => common.push(JobOption::added("filename", join_names(&[path]))),
+        };
+        common.push(JobOption::added("size", size));
+        default_size_bytes = Some(size);
     }
     let mut sections = vec![Section::added("global", common)];
     sections.extend(placed.sections.iter().cloned());

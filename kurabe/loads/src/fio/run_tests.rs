@@ -9,14 +9,21 @@ fn options_without_a_size_get_one() {
     let text = "rw=write bs=1m number_ios=4";
     let job = JobFile::from_options(text, "kurabe").unwrap();
     let resolved = place::placed(&job, &target).unwrap();
-    let (resolved, need, size) = resolve(&resolved, &target, None).unwrap();
+    let plan = Fio {
+        job: &job,
+        target: &target,
+        device_bytes: None,
+        scratch: directory.path(),
+        as_written: false,
+    };
+    let (resolved, need, size) = resolve(&resolved, &plan, None).unwrap();
     let size = size.unwrap();
     assert!(size > 0 && size <= DEFAULT_SIZE_BYTES_MAX);
     assert_eq!(need.bytes, size);
     assert_eq!(resolved.effective(1, "size"), Some(size.to_string().as_str()));
     // Once the files are there, less space is free, and the size must stay the same.
     let confined = place::placed(&job, &target).unwrap();
-    let (resolved, _, again) = resolve(&confined, &target, Some(4096)).unwrap();
+    let (resolved, _, again) = resolve(&confined, &plan, Some(4096)).unwrap();
     assert_eq!((again, resolved.effective(1, "size")), (Some(4096), Some("4096")));
 }
 

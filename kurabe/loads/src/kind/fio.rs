@@ -242,7 +242,7 @@ impl Generator for FioLoad {
             },
         ];
         if need.jobs_without_size > 0 {
-            let share = "share a quarter of the free space, each at most 1 GiB; on raw, the device";
+            let share = "share a quarter of the device, each at most 1 GiB";
             let words = format!("{}: they {share}", need.jobs_without_size);
             entries.push(("jobs without a size", words));
         }
@@ -303,7 +303,13 @@ impl Generator for FioLoad {
             return lay_out_job(&job, self.as_written, task, stop);
         }
         let (scratch, target) = (scratch(task)?, target(&task.target)?);
-        let plan = Fio { job: &job, target: &target, scratch: &scratch, as_written: false };
+        let plan = Fio {
+            job: &job,
+            target: &target,
+            device_bytes: task.device_bytes,
+            scratch: &scratch,
+            as_written: false,
+        };
         lay_out_on(&plan, &self.nodes, stop)?;
         Ok(Value::Null)
     }
@@ -387,7 +393,13 @@ impl Generator for FioLoad {
         }
         let (job, scratch, target) = (job(self)?, scratch(task)?, target(&task.target)?);
         let as_written = self.as_written;
-        let plan = Fio { job: &job, target: &target, scratch: &scratch, as_written };
+        let plan = Fio {
+            job: &job,
+            target: &target,
+            device_bytes: task.device_bytes,
+            scratch: &scratch,
+            as_written,
+        };
         let found = verify_again(&plan, &Prepared::default(), &AtomicBool::new(false));
         Ok(match found {
             Ok(found) => found.map(Loss::Corrupt),
@@ -548,7 +560,16 @@ pub(super) fn lay_out_job(
     stop: &AtomicBool,
 ) -> Result<Value, String> {
     let (scratch, target) = (scratch(task)?, target(&task.target)?);
-    let prepared = lay_out(&Fio { job, target: &target, scratch: &scratch, as_written }, stop)?;
+    let prepared = lay_out(
+        &Fio {
+            job,
+            target: &target,
+            device_bytes: task.device_bytes,
+            scratch: &scratch,
+            as_written,
+        },
+        stop,
+    )?;
     Ok(serde_json::to_value(prepared).expect("it has a JSON form"))
 }
 
@@ -561,7 +582,17 @@ pub(super) fn run_job(
     let (scratch, target) = (scratch(task)?, target(&task.target)?);
     let prepared: Prepared = serde_json::from_value(task.prepared.clone())
         .map_err(|error| format!("what the layout said of its files: {error}"))?;
-    fio(&Fio { job, target: &target, scratch: &scratch, as_written }, &prepared, stop)
+    fio(
+        &Fio {
+            job,
+            target: &target,
+            device_bytes: task.device_bytes,
+            scratch: &scratch,
+            as_written,
+        },
+        &prepared,
+        stop,
+    )
 }
 
 /// Skew of the starts from which on a run is marked, as a share of the run.
@@ -575,7 +606,13 @@ fn run_on_nodes(
     stop: &AtomicBool,
 ) -> Result<LoadReport, String> {
     let (scratch, target) = (scratch(task)?, target(&task.target)?);
-    let plan = Fio { job, target: &target, scratch: &scratch, as_written: false };
+    let plan = Fio {
+        job,
+        target: &target,
+        device_bytes: task.device_bytes,
+        scratch: &scratch,
+        as_written: false,
+    };
     let report = fio_on(&plan, &load.nodes, stop)?;
     let jobs = report.jobs();
     let figures = load.figures(job, &jobs)?;

@@ -27,8 +27,13 @@ fn places() -> Places {
 
 fn run_text(text: &str, places: &Places) -> Result<FioReport, String> {
     let job = JobFile::parse(text.as_bytes(), Path::new("job.fio")).unwrap();
-    let plan =
-        Fio { job: &job, target: &places.target, scratch: &places.scratch, as_written: false };
+    let plan = Fio {
+        job: &job,
+        target: &places.target,
+        device_bytes: None,
+        scratch: &places.scratch,
+        as_written: false,
+    };
     let going = AtomicBool::new(false);
     fio(&plan, &lay_out(&plan, &going)?, &going)
 }
@@ -118,8 +123,13 @@ fn files_that_were_laid_out_before_are_used_as_they_are() {
     // Without a size: the free space that it is a share of changes with the layout.
     let job = JobFile::from_options("rw=randwrite bs=4k number_ios=10 nrfiles=2", "a");
     let job = job.unwrap();
-    let plan =
-        Fio { job: &job, target: &places.target, scratch: &places.scratch, as_written: false };
+    let plan = Fio {
+        job: &job,
+        target: &places.target,
+        device_bytes: None,
+        scratch: &places.scratch,
+        as_written: false,
+    };
     let stop = AtomicBool::new(false);
     let prepared = lay_out(&plan, &stop).unwrap();
     assert_eq!(prepared.layout.files, 2);
@@ -202,8 +212,13 @@ fn a_raised_stop_ends_fio() {
     let text = "[a]\nrw=randread\nsize=1m\ntime_based\nruntime=600\nnumjobs=2\n";
     let job = JobFile::parse(text.as_bytes(), Path::new("job.fio")).unwrap();
     let stop = AtomicBool::new(false);
-    let plan =
-        Fio { job: &job, target: &places.target, scratch: &places.scratch, as_written: false };
+    let plan = Fio {
+        job: &job,
+        target: &places.target,
+        device_bytes: None,
+        scratch: &places.scratch,
+        as_written: false,
+    };
     let prepared = lay_out(&plan, &stop).unwrap();
     let started = Instant::now();
     let error = std::thread::scope(|scope| {

@@ -103,6 +103,7 @@ impl<'a> Bench<'a> {
             load: spec.workload.load.clone(),
             target,
             device: Some(node.path().into()),
+            device_bytes: Some(self.setting.cuts.size_bytes),
             stage,
             part: None,
             cold: false,
