@@ -243,3 +243,18 @@ fn writes_of_a_store_within_its_reserved_file_reach_the_device_at_once() {
     write([4096, 3 << 19]);
     assert_eq!(at_once(), 0, "beyond what is valid they go one after the other");
 }
+
+/// What a truncation cut off does not stay in a block that is written anew.
+#[test]
+fn a_block_that_is_written_anew_holds_zeros_behind_the_end_of_the_file() {
+    let device = Arc::new(MemoryDevice::new(4 << 20, 4096));
+    mkfs(&*device, &MkfsOptions::default()).unwrap();
+    let volume = Volume::mount(device.clone(), &MountOptions::default()).unwrap();
+    let holds_old_bytes = || device.image().windows(100).any(|bytes| bytes == [7; 100]);
+    let file = volume.create(b"a", 0o644).unwrap();
+    file.write(&[7; 3000], 0).unwrap();
+    file.truncate(90).unwrap();
+    assert!(holds_old_bytes());
+    file.write(&[1], 50).unwrap();
+    assert!(!holds_old_bytes());
+}
