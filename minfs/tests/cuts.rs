@@ -119,7 +119,13 @@ fn bytes_that_were_never_synced_do_not_come_back_after_a_second_cut() {
 /// A killed process leaves records in the device's cache. A mount shows them, so they are made
 /// durable first, also by a mount that writes nothing.
 #[test]
-fn what_a_read_only_mount_shows_is_not_lost_to_a_later_cut() {
+fn what_a_mount_shows_is_not_lost_to_a_later_cut() {
+    for read_only in [true, false] {
+        what_a_mount_shows_survives(read_only);
+    }
+}
+
+fn what_a_mount_shows_survives(read_only: bool) {
     let memory = MemoryDevice::new(1 << 20, 512);
     mkfs(&memory, &MkfsOptions { files: Some(4), ..Default::default() }).unwrap();
     let before = Arc::new(MemoryDevice::from_image(&memory.image(), 512));
@@ -130,18 +136,21 @@ fn what_a_read_only_mount_shows_is_not_lost_to_a_later_cut() {
     device.set_faults(vec![Fault::FailFlush(flushes)]);
     assert!(volume.create(b"a", 0o644).is_err());
     drop(volume);
-    let names = |device: Arc<dyn BlockDevice>| {
-        let options = MountOptions { read_only: true, ..Default::default() };
-        let volume = Volume::mount(device, &options).unwrap();
-        volume.list().into_iter().map(|facts| facts.name).collect::<Vec<_>>()
+    let mount = |device: Arc<dyn BlockDevice>| {
+        let options = MountOptions { read_only, ..Default::default() };
+        Volume::mount(device, &options).unwrap()
     };
-    let shown = names(device.clone());
+    let names =
+        |volume: &Volume| volume.list().into_iter().map(|facts| facts.name).collect::<Vec<_>>();
+    // The cut comes while it is mounted: an unmount flushes.
+    let mounted = mount(device.clone());
+    let shown = names(&mounted);
     assert_eq!(shown, [b"a"]);
     let recorder = device.inner();
     let states = States::new(Arc::new(recorder.recording()), before, Flushes::Kept);
     let mut random = ChaCha8Rng::seed_from_u64(1);
     let disk = states.disk(&states.state(recorder.now(), Loss::All, &mut random));
-    assert_eq!(names(Arc::new(disk)), shown);
+    assert_eq!(names(&mount(Arc::new(disk))), shown);
 }
 
 /// Sets a time, syncs with `sync`, cuts the power, and returns the time of the file that is left.
