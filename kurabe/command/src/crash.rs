@@ -16,6 +16,7 @@ use lab::event::Event;
 use lab::quantity::{parse_duration, parse_size};
 use lab::record::{Check, Outcome};
 use lab::spec::{Cache, CommandLine, Load, Output, PowerCuts, SCHEMA_VERSION, TrialSpec, Workload};
+use report::document::Block;
 use serde::{Deserialize, Serialize};
 use trial::crash::{ACK_VARIABLE, Case, CrashReport, CrashVerdict, Finding, Replay};
 use trial::filesystem::{self, Access};
@@ -364,6 +365,54 @@ fn pasted(word: &str) -> Cow<'_, str> {
     shlex::try_quote(word).unwrap_or(Cow::Borrowed(word))
 }
 
+/// Opens a result.
+fn read(path: &Path) -> Result<(Directory, CrashResult), String> {
+    let directory = Directory::open(path).map_err(|error| error.to_string())?;
+    let bytes = directory
+        .read(RESULT_FILE, RESULT_BYTES_MAX)
+        .map_err(|error| format!("{error}; name the directory of a 'kurabe crash'"))?;
+    let result = serde_json::from_slice(&bytes).map_err(|error| {
+        format!("{RESULT_FILE}: {error}; only the version of kurabe that made it can read it")
+    })?;
+    Ok((directory, result))
+}
+
+/// The report of a result: what was asked, and of each contender the verdict, the cases and how each is
+/// tried again.
+///
+/// # Errors
+///
+/// It cannot be read.
+pub fn document(path: &Path) -> Result<Vec<Block>, Failure> {
+    let refused = |problem| Failure::refused(format!("{}: {problem}", path.display()));
+    let (_, result) = read(path).map_err(refused)?;
+    let labels: Vec<&str> =
+        result.contenders.iter().map(|judged| judged.contender.label.as_str()).collect();
+    let mut blocks =
+        vec![Block::heading(1, "", format!("{} after a power failure", labels.join(", ")))];
+    let asked = match &result.asked {
+        Asked::Check(check) => format!("judged by the check '{check}'"),
+        Asked::OwnLoad { load, .. } => format!("judged by kurabe's own {}", load.kind),
+    };
+    let size = lab::quantity::size_text(result.size_bytes);
+    let seed = result.seed;
+    blocks.push(Block::Text(format!("A disk of {size} in memory, {asked}; seed {seed}.")));
+    let mut cases = 0;
+    for judged in &result.contenders {
+        let label = &judged.contender.label;
+        let text = match &judged.outcome {
+            Ok(report) => report_text(label, report, &mut cases, path),
+            Err(message) => format!("{label}: could not be judged: {message}\n"),
+        };
+        let (verdict, rest) = text.split_once('\n').unwrap_or((&text, ""));
+        blocks.push(Block::Answer(verdict.into()));
+        if !rest.is_empty() {
+            blocks.push(Block::Code(rest.trim_end().into()));
+        }
+    }
+    Ok(blocks)
+}
+
 /// Tries a state of a result once more.
 fn replay(place: &str) -> Result<u8, Failure> {
     let refused = |problem: String| Failure::refused(format!("--replay '{place}': {problem}"));
@@ -372,15 +421,7 @@ fn replay(place: &str) -> Result<u8, Failure> {
         .and_then(|(path, number)| Some((PathBuf::from(path), number.parse::<usize>().ok()?)))
         .filter(|(_, number)| *number > 0)
         .ok_or_else(|| refused("write RESULT:CASE, such as kurabe-results/crash-1:2".into()))?;
-    let directory = Directory::open(&path).map_err(|error| refused(error.to_string()))?;
-    let bytes = directory
-        .read(RESULT_FILE, RESULT_BYTES_MAX)
-        .map_err(|error| refused(format!("{error}; name the directory of a 'kurabe crash'")))?;
-    let result: CrashResult = serde_json::from_slice(&bytes).map_err(|error| {
-        refused(format!(
-            "{RESULT_FILE}: {error}; a result can be replayed by the kurabe that made it"
-        ))
-    })?;
+    let (directory, result) = read(&path).map_err(refused)?;
     let cases = result.contenders.iter().enumerate().flat_map(|(number, judged)| {
         let report = judged.outcome.as_ref().ok();
         report.into_iter().flat_map(move |report| {

@@ -30,6 +30,9 @@ pub fn report(args: &ReportArgs) -> Result<u8, Failure> {
     let [directory] = args.directories.as_slice() else {
         return side_by_side(args, &presentation);
     };
+    if directory.join(crash::RESULT_FILE).is_file() {
+        return of_power_cuts(directory, args, &presentation);
+    }
     let mut source = read(directory)?;
     judge(&mut source, &args.gate)?;
     presentation.exports.write(&source).map_err(Failure::broken)?;
@@ -44,6 +47,28 @@ pub fn report(args: &ReportArgs) -> Result<u8, Failure> {
         true => exit::OK,
         false => exit::of_study(&source.records, &source.analysis, &source.analysis.gates),
     })
+}
+
+/// The report of a result of 'kurabe crash'. Its exit code is 0 whatever the verdicts are, as that of any
+/// report without gates.
+fn of_power_cuts(
+    directory: &Path,
+    args: &ReportArgs,
+    presentation: &Presentation,
+) -> Result<u8, Failure> {
+    if presentation.exports.any() || !args.gate.is_empty() || args.svg.is_some() {
+        return Err(Failure::refused(format!(
+            "{}: is a result of 'kurabe crash', which has no figures; leave out the exports, --gate and --svg",
+            directory.display()
+        )));
+    }
+    let blocks = crash::document(directory)?;
+    if let Some(path) = &args.html {
+        let page = report::page::of_blocks("power failures", &blocks);
+        write(path, page.as_bytes()).map_err(Failure::broken)?;
+    }
+    terminal::show(&document::terminal(&blocks, presentation.look.colour));
+    Ok(exit::OK)
 }
 
 /// Judges further gates of a result, with those of its study.
@@ -137,8 +162,7 @@ fn write_pictures(directory: &Path, pictures: Vec<(String, String)>) -> Result<(
 fn read(directory: &Path) -> Result<Source, Failure> {
     if directory.join(crash::RESULT_FILE).is_file() {
         return Err(Failure::refused(format!(
-            "{}: is a result of 'kurabe crash', which has no report; 'kurabe crash --replay {}:1' shows its first case",
-            directory.display(),
+            "{}: is a result of 'kurabe crash', which is reported alone; name no other",
             directory.display()
         )));
     }

@@ -80,7 +80,29 @@ fn barriers_hold_and_without_them_what_was_acknowledged_is_lost() {
     expect_private(&site.work().join("cuts"), &names);
     let many = site.run(&["crash", "--replay", "cuts:99"]).expect(2);
     assert!(many.stderr.contains("cases"), "{}", many.stderr);
+    expect_report(&site, &ran.stdout);
     site.expect_nothing_left();
+}
+
+/// The result in `cuts` has a report, with every word that was printed when it was made.
+#[track_caller]
+fn expect_report(site: &Site, printed: &str) {
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let report = site.run(&["report", "cuts", "--html", "cuts.html"]).expect(0);
+    for line in printed.lines() {
+        assert!(words(&report.stdout).contains(&words(line)), "no '{line}' in {}", report.stdout);
+    }
+    assert!(report.stdout.contains("A disk of 64M in memory, judged by the check"));
+    let page = std::fs::read_to_string(site.work().join("cuts.html")).unwrap();
+    assert!(page.contains("nb: violated: ") && page.contains("--replay cuts:1"), "{page}");
+    let refused = |words: &[&str], part: &str| {
+        let ran = site.run(&[&["report"], words].concat()).expect(2);
+        assert!(ran.stderr.contains(part), "{}", ran.stderr);
+    };
+    refused(&["cuts", "--gate", "nb <= 1"], "leave out the exports, --gate and --svg");
+    refused(&["cuts", "elsewhere"], "is reported alone");
+    std::fs::write(site.work().join("cuts/crash.json"), "{\"size_bytes\":").unwrap();
+    refused(&["cuts"], "crash.json: EOF while parsing");
 }
 
 #[test]

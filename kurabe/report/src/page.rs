@@ -74,6 +74,11 @@ pub fn pictures(source: &Source, beside: &[Block]) -> Vec<(String, String)> {
     pictures
 }
 
+/// A page of blocks without a result of a study.
+pub fn of_blocks(title: &str, blocks: &[Block]) -> String {
+    document(title, &html::render(blocks))
+}
+
 /// A page around a body. The charts are those that the body holds figures of, in order.
 pub(crate) fn document(title: &str, rendered: &Rendered<'_>) -> String {
     let Rendered { body, charts, .. } = rendered;

@@ -297,6 +297,19 @@ fn another_load_is_not_called_all_of_it() {
 }
 
 #[test]
+fn a_load_is_named_by_its_file_or_by_all_its_options() {
+    let name = |load: &str| {
+        let text = format!("contenders = ['ext4']\n[[workload]]\n{load}");
+        let text = study_file::parse(Path::new("s"), &text).unwrap();
+        text.resolve(KNOWN).unwrap().workloads[0].name.clone()
+    };
+    let options = "--filename=/dev/vda --rw=randread";
+    assert_eq!(name(&format!("fio = '{options}'")), format!("fio {options}"));
+    assert_eq!(name("fio = 'filename=/dev/vda'"), "fio filename=/dev/vda");
+    assert_eq!(name("tree = '/path/linux-4.10.1.tar.xz'"), "tree linux-4.10.1.tar.xz");
+}
+
+#[test]
 fn the_amount_is_that_of_the_study_that_runs() {
     let (whole, here) = studies();
     let of = |study: &Study, index: usize| study.workloads[index].amount.clone();

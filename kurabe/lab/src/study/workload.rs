@@ -262,9 +262,11 @@ fn is_written(value: &Value) -> bool {
     *value != Value::Bool(false) && value.as_array().is_none_or(|list| !list.is_empty())
 }
 
-/// The name of a workload that is given none: `dbench 4`, `fio-matrix`.
+/// The name of a workload that is given none: `dbench 4`, `fio-matrix`, `fio job.fio`, and of options all
+/// of them: `fio --filename=/dev/sdx --rw=read`.
 fn name_of(key: &Key, value: &Value) -> String {
     let text = match (key.role, value) {
+        (Role::Load, Value::String(text)) if text.contains([' ', '=']) => text.clone(),
         (Role::Load, Value::String(text)) => text.rsplit('/').next().unwrap_or(text).to_string(),
         (Role::Load, Value::Number(number)) => number.to_string(),
         _ => return key.name.into(),
