@@ -18,7 +18,7 @@ use trust::mounts::mounts_of;
 pub use trust::mounts::{Mount, mounts};
 pub use trust::output;
 pub use trust::program;
-use trust::{Directory, Refused};
+use trust::{Directory, Refused, way};
 
 use crate::claim::{self, Permission, Use, examine_open};
 use crate::file::of_system;
@@ -204,6 +204,15 @@ pub fn write_files(
         directory.replace(name, &bytes, 0o644).map_err(failed)?;
     }
     Ok(())
+}
+
+/// The path without links, which nobody who is not believed can make lead elsewhere.
+///
+/// # Errors
+///
+/// Says what was refused, or what the system said, with the path.
+pub fn real_path(path: &Path) -> Result<PathBuf, Failure> {
+    way::real(path).map_err(|refused| opening_failed(path, &of_system(refused)))
 }
 
 /// What a tool without `--trust` says of a way that strangers can change.

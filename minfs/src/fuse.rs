@@ -63,7 +63,7 @@ impl Mounted {
         let (directory, is_own) = (self.directory.clone(), self.is_own);
         move || {
             if is_own {
-                Ok(unmount(&directory, UnmountFlags::DETACH)?)
+                Ok(unmount(&directory, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW)?)
             } else {
                 unmounter.unmount()
             }

@@ -4,6 +4,9 @@
 //! volume is mounted, so the caller's exit code tells whether it is. On SIGTERM, SIGINT or SIGHUP
 //! it unmounts; a busy mount disappears from the tree at once and is served until its last file
 //! is closed.
+//!
+//! The paths of the device and the directory are made real first: links of strangers are refused, and
+//! directories that strangers can change, so that nobody can make the kernel mount or unmount elsewhere.
 
 use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
@@ -12,7 +15,9 @@ use std::process::{ExitCode, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use block::tool::{Failure, Mount, is_write_protected, mounted_at, mounted_elsewhere, mounts};
+use block::tool::{
+    Failure, Mount, is_write_protected, mounted_at, mounted_elsewhere, mounts, real_path,
+};
 use fuser::MountOption;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -124,11 +129,15 @@ pub fn mount(arguments: &MountArguments) -> ExitCode {
         Ok(wishes) => wishes,
         Err(error) => return failed(EXIT_USAGE, error),
     };
-    if !arguments.directory.is_dir() {
+    let directory = match real_path(&arguments.directory) {
+        Ok(directory) => directory,
+        Err(failure) => return failed(EXIT_FAILED, failure.to_string()),
+    };
+    if !directory.is_dir() {
         return failed(EXIT_FAILED, format!("{}: no directory", arguments.directory.display()));
     }
     if wishes.remount {
-        return match remount(&arguments.directory, &wishes) {
+        return match remount(&directory, &wishes) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
                 failed(EXIT_FAILED, format!("{}: {error}", arguments.directory.display()))
@@ -149,15 +158,14 @@ pub fn mount(arguments: &MountArguments) -> ExitCode {
 
 /// Changes the flags of a mount that stands; the options of the daemon stay as they are.
 fn remount(directory: &Path, wishes: &Wishes) -> Result<(), String> {
-    let directory = directory.canonicalize().map_err(|error| error.to_string())?;
-    let source = source_of(&directory).ok_or("no minfs is mounted there")?;
+    let source = source_of(directory).ok_or("no minfs is mounted there")?;
     if !wishes.read_only && is_write_protected(&source) {
         return Err(format!(
             "{} is write-protected, so the daemon reads only: lift that, unmount it and mount it again",
             source.display()
         ));
     }
-    crate::fuse::remount(&directory, wishes.read_only, &wishes.kernel_options)
+    crate::fuse::remount(directory, wishes.read_only, &wishes.kernel_options)
         .map_err(|error| format!("cannot remount: {error}"))
 }
 
@@ -208,8 +216,7 @@ fn serve(arguments: &MountArguments, mut wishes: Wishes) -> Result<(), String> {
     // Started through /proc/self/exe, it would be `exe` in ps, top and pgrep. Its threads inherit
     // the name, so it comes first.
     rustix::thread::set_name(c"minfs").map_err(|error| error.to_string())?;
-    let path =
-        |path: &Path| path.canonicalize().map_err(|error| format!("{}: {error}", path.display()));
+    let path = |path: &Path| real_path(path).map_err(|failure| failure.to_string());
     let (device_path, directory) = (path(&arguments.device)?, path(&arguments.directory)?);
     let source = device_path.to_string_lossy().into_owned();
     if !wishes.read_only && is_write_protected(&device_path) {
@@ -293,10 +300,10 @@ fn source_of(directory: &Path) -> Option<PathBuf> {
 /// Unmounts and waits until the daemon has written everything and let go of the device.
 pub fn umount(directory: &Path) -> Result<(), Failure> {
     let shown = directory.display();
-    let directory = directory.canonicalize().map_err(|error| Failure::refused(&shown, error))?;
+    let directory = real_path(directory)?;
     let source = source_of(&directory)
         .ok_or_else(|| Failure::refused(&shown, "no minfs is mounted there"))?;
-    let outcome = rustix::mount::unmount(&directory, rustix::mount::UnmountFlags::empty());
+    let outcome = rustix::mount::unmount(&directory, rustix::mount::UnmountFlags::NOFOLLOW);
     match outcome {
         Ok(()) => {}
         Err(rustix::io::Errno::PERM) => {

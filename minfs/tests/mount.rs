@@ -258,6 +258,50 @@ fn exit_codes_and_refusals_suit_unattended_callers() {
     mount.umount();
 }
 
+/// Whoever owns a link, or the directory that it leads through, would choose where root mounts.
+#[test]
+fn root_mounts_and_unmounts_nowhere_that_a_stranger_chose() {
+    let Some(mount) = Mount::new("16M", "rw") else { return };
+    let (image, root) = (mount.image(), mount.root_text());
+    let at = |name: &str| mount.directory.path().join(name).to_str().unwrap().to_string();
+    let theirs = Some(54_321);
+    let (open, to_root, to_image) = (at("open"), at("open/root"), at("open/image"));
+    fs::create_dir(&open).unwrap();
+    fs::set_permissions(&open, fs::Permissions::from_mode(0o1777)).unwrap();
+    let link = |target: &str, at: &str, owner| {
+        let _ = fs::remove_file(at);
+        std::os::unix::fs::symlink(target, at).unwrap();
+        std::os::unix::fs::lchown(at, owner, owner).unwrap();
+    };
+    fs::create_dir(at("open/directory")).unwrap();
+    std::os::unix::fs::chown(at("open/directory"), theirs, theirs).unwrap();
+    let refused = |arguments: &[&str]| {
+        let output = minfs(arguments);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success(), "{arguments:?}");
+        assert!(said.contains("belongs to user 54321"), "{arguments:?}: {said}");
+    };
+    mount.umount();
+    link(&root, &to_root, theirs);
+    link(&image, &to_image, theirs);
+    refused(&["mount", &image, &to_root]);
+    refused(&["mount", &to_image, &root]);
+    refused(&["mount", "-o", "ro", &to_image, &root]);
+    refused(&["mount", &image, &at("open/directory")]);
+    assert!(!mount.is_mounted());
+    // By own links it works.
+    link(&image, &to_image, Some(0));
+    succeed(minfs(&["mount", &to_image, &root]));
+    refused(&["umount", &to_root]);
+    refused(&["mount", "-o", "remount,ro", &image, &to_root]);
+    fs::write(mount.path("x"), b"x").unwrap();
+    link(&root, &to_root, Some(0));
+    succeed(minfs(&["mount", "-o", "remount,ro", &image, &to_root]));
+    assert_errno(fs::write(mount.path("x"), b"x"), libc::EROFS);
+    succeed(minfs(&["umount", &to_root]));
+    assert!(!mount.is_mounted());
+}
+
 #[test]
 fn wrong_use_is_refused_with_code_2_and_touches_nothing() {
     let directory = tempfile::tempdir().unwrap();

@@ -9,10 +9,10 @@
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{CWD, FileType, Mode, OFlags, Stat};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use crate::mounts;
@@ -71,6 +71,46 @@ pub fn open(path: &Path) -> Result<(OwnedFd, Stat), Refused> {
         names = longer;
     }
     Ok((at, stat))
+}
+
+/// The path without links to what `path` leads to, for the kernel to resolve once more: to mount there, or to end a
+/// mount. Nobody who is not believed can make it lead elsewhere. What is mounted at the last name is not asked
+/// anything, so its server may be dead.
+///
+/// # Errors
+///
+/// As of [`open`]; and in a sticky directory the last name belongs to a stranger, who could exchange it.
+pub fn real(path: &Path) -> Result<PathBuf, Refused> {
+    let system = |error: Errno| Refused::system(path, error);
+    let path_of = |opened: &OwnedFd| {
+        let text = rustix::fs::readlinkat(CWD, descriptor_path(opened.as_raw_fd()), Vec::new());
+        Ok::<_, Refused>(PathBuf::from(OsString::from_vec(text.map_err(system)?.into_bytes())))
+    };
+    let mut path = path.to_path_buf();
+    for _ in 0..=LINKS_MAX {
+        let (Some(name), Some(above)) = (path.file_name(), path.parent()) else {
+            return path_of(&open(&path)?.0);
+        };
+        let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
+        let (directory, stat) = open(above)?;
+        check_directory(above, &directory, &stat)?;
+        let target = match rustix::fs::readlinkat(&directory, name, Vec::new()) {
+            Err(Errno::INVAL) => None,
+            read => Some(PathBuf::from(OsString::from_vec(read.map_err(system)?.into_bytes()))),
+        };
+        let is_anybodys = stat.st_mode & 0o022 != 0;
+        if is_anybodys || target.is_some() {
+            let found = rustix::fs::statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW);
+            believe(&path, found.map_err(system)?.st_uid)?;
+        }
+        let place = path_of(&directory)?;
+        match target {
+            None => return Ok(place.join(name)),
+            // An absolute one takes the place of all.
+            Some(target) => path = place.join(target),
+        }
+    }
+    Err(system(Errno::LOOP))
 }
 
 /// Whether the owner of what was opened is believed and nobody else can write it.
@@ -179,4 +219,52 @@ fn names_of(path: &Path) -> VecDeque<OsString> {
         Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
     });
     named.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    #[test]
+    fn the_real_path_is_had_only_where_no_stranger_can_change_it() {
+        let place = tempfile::tempdir().unwrap();
+        let top = place.path().canonicalize().unwrap();
+        let at = |name: &str| top.join(name);
+        for name in ["one", "one/two", "sticky", "sticky/own", "open"] {
+            fs::create_dir(at(name)).unwrap();
+        }
+        let set = |name: &str, mode| {
+            fs::set_permissions(at(name), fs::Permissions::from_mode(mode)).unwrap();
+        };
+        set("sticky", 0o1777);
+        set("open", 0o777);
+        symlink("one", at("link")).unwrap();
+        symlink(at("link/two"), at("sticky/second")).unwrap();
+        symlink("itself", at("itself")).unwrap();
+        for (path, leads) in [
+            ("one/two", "one/two"),
+            ("link/two", "one/two"),
+            ("link/two/..", "one"),
+            ("sticky/own/", "sticky/own"),
+            ("sticky/second", "one/two"),
+        ] {
+            assert_eq!(real(&at(path)).unwrap(), at(leads), "{path}");
+        }
+        assert_eq!(real(Path::new("/")).unwrap(), Path::new("/"));
+        assert!(real(&at("open/any")).is_err() && real(&at("itself")).is_err());
+        assert!(real(&at("missing")).is_err_and(|refused| refused.is_missing()));
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let give = |name: &str| std::os::unix::fs::lchown(at(name), Some(54_321), None).unwrap();
+        give("link");
+        give("sticky/own");
+        for path in ["link", "link/two", "sticky/own", "sticky/second"] {
+            let refused = real(&at(path)).unwrap_err();
+            assert!(matches!(refused, Refused::Stranger { .. }), "{path}: {refused}");
+        }
+    }
 }
