@@ -4,11 +4,13 @@
 //! Whatever a job asks for, the kernel keeps it in; nothing here reads a job. An enclosure begins as an empty
 //! root, and what is in it is listed in `tree`. Invariants: everything but the contender's directory (or
 //! device) and memory of a limited size is read-only; `/dev` has no device but the contender's; there is no
-//! process, no mount and no socket of the host's, and no network but for a load on other machines; what was
-//! started in it ends with its first process, and has no capability by which any of this is undone.
+//! process, no mount, no socket and no key of the host's, and no network but for a load on other machines; what
+//! was started in it ends with its first process, and has no capability or system call by which any of this is
+//! undone.
 //!
 //! Only [`crate::tool`] starts fio, dbench and bonnie++, and it starts them in an enclosure.
 
+mod everybody;
 mod tree;
 
 use std::ffi::CString;
@@ -27,6 +29,7 @@ use vocabulary::load::{Load, LoadTask, Target};
 use crate::KINDS;
 use crate::acknowledge::received_file;
 use crate::sys::enclosed::{Blueprint, Enclosing};
+use crate::sys::seccomp::Filter;
 
 pub use tree::TEMPORARY;
 
@@ -39,6 +42,8 @@ pub struct Enclosure {
     pub memory: Vec<PathBuf>,
     /// Files that can be read; a FIFO can be written.
     pub files: Vec<PathBuf>,
+    /// Files that a job names. Those that everybody may read can be read in it; the others are not there.
+    pub inputs: Vec<PathBuf>,
     /// The programs that are started in it; their libraries come along.
     pub programs: Vec<PathBuf>,
     /// The block device that can be written.
@@ -47,8 +52,8 @@ pub struct Enclosure {
     pub is_online: bool,
 }
 
-/// What root keeps: rights over files, priorities, limits, other users. fio, dbench and bonnie++ need
-/// no more, and none of these undoes an enclosure.
+/// What root keeps: rights over files, priorities, limits, other users (`uid=` of fio). fio, dbench and bonnie++
+/// need no more, and none of these undoes an enclosure.
 const KEPT: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::DAC_OVERRIDE)
     .union(CapabilitySet::FOWNER)
@@ -84,11 +89,11 @@ impl Enclosure {
             opened.map(|load| (load.programs(), load.inputs())).unwrap_or_default();
         let beside = acknowledgements.map(received_file).filter(|file| file.exists());
         let own = acknowledgements.map(Path::to_path_buf).into_iter().chain(beside);
-        let files = own.chain(inputs.into_iter().filter(|file| is_everybodys(file))).collect();
         Some(Enclosure {
             directories,
             memory: vec![scratch.to_path_buf()],
-            files,
+            files: own.collect(),
+            inputs,
             programs,
             device,
             is_online: KINDS.reaches_out(load),
@@ -118,6 +123,8 @@ impl Enclosure {
             user_maps,
             is_online: self.is_online,
             kept,
+            filter: Filter::new(self.is_online)?,
+            checked: plan.checked,
             complaint: complaint.try_clone()?,
         })?;
         Ok((enclosing, Complaint(complaint)))
@@ -152,11 +159,6 @@ impl Complaint {
             _ => error,
         }
     }
-}
-
-/// Whether a job may see a file only because it names it: a regular one that everybody may read.
-fn is_everybodys(file: &Path) -> bool {
-    fs::metadata(file).is_ok_and(|facts| facts.is_file() && facts.mode() & 0o004 != 0)
 }
 
 /// Whether this process is in an enclosure.
@@ -203,6 +205,9 @@ pub fn own_program() -> PathBuf {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+    use std::process::Stdio;
+
     use super::*;
 
     #[test]
@@ -216,5 +221,40 @@ mod tests {
         let (here, there) = (enclosure(&[]), enclosure(&["a", "b"]));
         assert_eq!(there.directories, here.directories);
         assert_eq!((here.is_online, there.is_online), (false, true));
+    }
+
+    #[test]
+    fn what_has_the_name_of_a_checked_file_by_then_is_not_shown() {
+        let place = tempfile::tempdir_in("/tmp").unwrap();
+        let set = |path: &Path, mode| {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        };
+        set(place.path(), 0o755);
+        let (named, secret) = (place.path().join("named"), place.path().join("secret"));
+        fs::write(&named, "for everybody").unwrap();
+        fs::write(&secret, "for one").unwrap();
+        set(&named, 0o644);
+        set(&secret, 0o600);
+        if refusal().is_some() || everybody::open(&named).is_err() {
+            eprintln!("SKIPPED: no enclosure can be made here, or not everybody may pass /tmp");
+            return;
+        }
+        let enclosure = Enclosure { inputs: vec![named.clone()], ..Enclosure::default() };
+        let read = |enclosing: Enclosing, complaint: Complaint| {
+            let mut command = Command::new("cat");
+            command.arg(&named).stdout(Stdio::piped()).stderr(Stdio::null());
+            enclosing.of_child(&mut command);
+            let child = command.spawn().map_err(|error| complaint.about(error).to_string())?;
+            Ok::<_, String>(child.wait_with_output().unwrap().stdout)
+        };
+        let (enclosing, complaint) = enclosure.prepare(Path::new("/")).unwrap();
+        assert_eq!(read(enclosing, complaint).unwrap(), b"for everybody");
+        let (enclosing, complaint) = enclosure.prepare(Path::new("/")).unwrap();
+        fs::rename(&secret, &named).unwrap();
+        let refused = read(enclosing, complaint).unwrap_err();
+        assert!(refused.contains(&*named.to_string_lossy()), "{refused}");
+        // And one that not everybody may read is not there.
+        let (enclosing, complaint) = enclosure.prepare(Path::new("/")).unwrap();
+        assert_eq!(read(enclosing, complaint).unwrap(), b"");
     }
 }

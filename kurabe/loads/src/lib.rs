@@ -25,4 +25,4 @@ pub mod tree;
 pub use kind::KINDS;
 
 pub use sys::enclosed::{Enclosing, Kinship};
-pub use sys::extents;
+pub use sys::{extents, keys};

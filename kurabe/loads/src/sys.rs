@@ -9,7 +9,8 @@ use std::process::Command;
 
 pub mod enclosed;
 pub mod extents;
-mod seccomp;
+pub mod keys;
+pub mod seccomp;
 
 /// Reads the processor's time-stamp counter, in ticks of a rate that the caller must calibrate.
 ///

@@ -247,6 +247,7 @@ impl Trial<'_> {
         self.processes_before = Processes::now();
         let directory = instance.directory();
         if let Some(user) = &self.user {
+            instance.let_pass(user).map_err(Failure::of)?;
             user.receive(&directory, &spec.scratch).map_err(Failure::of)?;
         }
         if !file_system.needs_device {

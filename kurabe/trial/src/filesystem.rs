@@ -33,6 +33,7 @@ use crate::host_proc::HostProc;
 use crate::leftovers::running;
 use crate::scratch::Occupied;
 use crate::tool::{Failure, Toolbox, find, not_found};
+use crate::user::User;
 use kernel::Kernel;
 pub use zfs::ZFS_TOOLS;
 
@@ -298,6 +299,11 @@ pub trait Instance: Send {
 
     /// Where the command runs, once it is mounted.
     fn directory(&self) -> PathBuf;
+
+    /// Lets the user as whom the load runs get to [`Instance::directory`], where the way there is the instance's own.
+    fn let_pass(&self, _: &User) -> Result<(), String> {
+        Ok(())
+    }
 
     /// Unmounts it and mounts it again as before, so that nothing of it is left in memory; leaves
     /// it mounted, with a remark, where somebody uses it. Does nothing where [`Instance::cool`]

@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-use rustix::fs::{AtFlags, MemfdFlags, OFlags, memfd_create};
+use rustix::fs::{AtFlags, MemfdFlags, OFlags, XattrFlags, memfd_create};
 use rustix::process::{Gid, Uid};
-use trust::program;
+use trust::{Directory, program};
 
 use crate::sys::confine::{Identity, confine};
 
@@ -42,6 +42,30 @@ fn copy_of_own_program() -> io::Result<File> {
 
 /// Rights of what leads to the mount point: it can be passed and not looked into.
 const PASSABLE: u32 = 0o711;
+
+/// The access control list of a directory that its owner may use, and that one user may pass: in the form of the
+/// kernel's `include/uapi/linux/posix_acl_xattr.h`, a version and entries of tag, rights and number.
+fn passing(user: u32) -> Vec<u8> {
+    const VERSION: u32 = 2;
+    const ALL: u16 = 7;
+    const PASS: u16 = 1;
+    const NOBODY: u32 = u32::MAX;
+    let (owner, named, group, mask, other) = (0x01_u16, 0x02, 0x04, 0x10, 0x20);
+    let entries = [
+        (owner, ALL, NOBODY),
+        (named, PASS, user),
+        (group, 0, NOBODY),
+        (mask, PASS, NOBODY),
+        (other, 0, NOBODY),
+    ];
+    let mut list = VERSION.to_le_bytes().to_vec();
+    for (tag, rights, number) in entries {
+        list.extend(tag.to_le_bytes());
+        list.extend(rights.to_le_bytes());
+        list.extend(number.to_le_bytes());
+    }
+    list
+}
 
 impl User {
     /// The user as whom a load is to run, where it is another than the one of this process: then
@@ -144,6 +168,21 @@ impl User {
                 directory.display()
             )),
         }
+    }
+
+    /// Lets it pass a directory that only this process's user can look into, and nobody else: by an access control
+    /// list, as acl(5) describes it.
+    pub(crate) fn pass(&self, directory: &Directory) -> Result<(), String> {
+        const NAME: &str = "system.posix_acl_access";
+        let list = passing(self.identity.user.as_raw());
+        let flags = XattrFlags::empty();
+        rustix::fs::setxattr(directory.descriptor_path(), NAME, &list, flags).map_err(|error| {
+            format!(
+                "user {} alone cannot be let into {}: setting an access control list: {error}; take a directory on a file system that has these lists, or leave --user out",
+                self.name,
+                directory.path().display()
+            )
+        })
     }
 
     /// The path by which the user's processes can execute this very program, wherever it lies and

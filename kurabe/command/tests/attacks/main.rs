@@ -12,6 +12,7 @@ mod harness;
 mod hidden;
 mod jobs;
 mod ledger;
+mod loads;
 mod names;
 mod programs;
 mod resume;

@@ -8,13 +8,14 @@ use std::collections::BTreeSet;
 use std::ffi::{CStr, CString};
 use std::fs;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use trust::mounts::Mount;
 
-use super::{Enclosure, own_program};
+use super::{Enclosure, everybody, own_program};
 use crate::programs;
 use crate::sys::enclosed::{Part, Step};
 
@@ -74,6 +75,8 @@ const FILE_SYSTEMS: [&str; 9] =
 pub(super) struct Plan {
     pub parts: Vec<Part>,
     pub steps: Vec<Step>,
+    /// What was opened to be checked, held until it is shown.
+    pub checked: Vec<OwnedFd>,
     made: BTreeSet<PathBuf>,
 }
 
@@ -108,6 +111,15 @@ pub(super) fn plan(enclosure: &Enclosure) -> io::Result<Plan> {
     for file in &enclosure.files {
         plan.named(file, Access::Read)?;
     }
+    for input in &enclosure.inputs {
+        if let Ok(file) = everybody::open(input) {
+            let identity = (file.facts.st_dev, file.facts.st_ino);
+            let found = Found { identity, is_directory: false, is_device: false };
+            plan.attach_found(&file.path, &found, Access::Read)?;
+            plan.name(input, &file.path)?;
+            plan.checked.push(file.opened);
+        }
+    }
     for directory in &enclosure.memory {
         let facts = fs::metadata(directory).map_err(missing(directory))?;
         let path = directory.canonicalize()?;
@@ -139,6 +151,14 @@ enum Access {
     Read,
     Write,
     Device,
+}
+
+/// What is at a path.
+struct Found {
+    /// Device and inode.
+    identity: (u64, u64),
+    is_directory: bool,
+    is_device: bool,
 }
 
 impl Plan {
@@ -210,19 +230,27 @@ impl Plan {
     }
 
     fn attach(&mut self, path: &Path, access: Access) -> io::Result<()> {
+        let facts = fs::metadata(path).map_err(missing(path))?;
+        let is_directory = facts.is_dir();
+        let is_device = access == Access::Device
+            && (facts.file_type().is_block_device() || facts.file_type().is_char_device());
+        let found = Found { identity: (facts.dev(), facts.ino()), is_directory, is_device };
+        self.attach_found(path, &found, access)
+    }
+
+    /// Shows what was found at a path, unless something is shown there.
+    fn attach_found(&mut self, path: &Path, found: &Found, access: Access) -> io::Result<()> {
+        let Found { identity, is_directory, is_device } = *found;
         if !self.made.insert(path.to_path_buf()) && access == Access::Read {
             return Ok(());
         }
-        let facts = fs::metadata(path).map_err(missing(path))?;
-        let is_directory = facts.is_dir();
         match is_directory {
             true => self.directory(path)?,
             false => self.file(path)?,
         }
-        let is_device = access == Access::Device
-            && (facts.file_type().is_block_device() || facts.file_type().is_char_device());
         let is_writable = access != Access::Read;
-        self.parts.push(Part { path: path_text(path)?, is_directory, is_writable, is_device });
+        let path = path_text(path)?;
+        self.parts.push(Part { path, is_directory, is_writable, is_device, identity });
         self.steps.push(Step::Attach(self.parts.len() - 1));
         Ok(())
     }

@@ -21,7 +21,8 @@ use rustix::mount::{
 use rustix::process::{Signal, chdir, chroot, pivot_root, set_parent_process_death_signal};
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 
-use super::seccomp;
+use super::keys;
+use super::seccomp::Filter;
 
 /// The flag of clone3(2) by which a child begins in a control group.
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
@@ -40,6 +41,8 @@ pub struct Part {
     pub is_writable: bool,
     /// Whether it is a device that can be opened.
     pub is_device: bool,
+    /// Device and inode of what was found at the path, and checked. Whatever else lies there by now is not shown.
+    pub identity: (u64, u64),
 }
 
 /// A step in the empty root.
@@ -76,6 +79,10 @@ pub struct Blueprint {
     pub is_online: bool,
     /// Which capabilities are left.
     pub kept: CapabilitySet,
+    /// Which system calls are left.
+    pub filter: Filter,
+    /// Files that were opened to be checked. While they are, no other file gets their number.
+    pub checked: Vec<OwnedFd>,
     /// Takes the name of the step that failed.
     pub complaint: File,
 }
@@ -138,9 +145,8 @@ impl Enclosing {
         blueprint.said("entering its directory", chdir(&*blueprint.directory))?;
         blueprint.said("giving up capabilities", give_up_capabilities(blueprint.kept))?;
         blueprint.said("no new privileges", rustix::thread::set_no_new_privs(true))?;
-        if blueprint.is_online {
-            blueprint.said_by("refusing local sockets", seccomp::refuse_local_sockets())?;
-        }
+        blueprint.said_by("leaving the caller's keys", keys::leave())?;
+        blueprint.said_by("refusing system calls", blueprint.filter.install())?;
         blueprint.said_by("closing descriptors", close_on_exec())?;
         Ok(number)
     }
@@ -318,6 +324,11 @@ fn take(part: &Part, is_user: bool) -> io::Result<OwnedFd> {
         Err(Errno::INVAL) if is_user => open_tree(CWD, &*part.path, all),
         taken => taken,
     }?;
+    let found = rustix::fs::fstat(&mount)?;
+    if (found.st_dev, found.st_ino) != part.identity {
+        // Another one has the name since it was checked.
+        return Err(io::Error::from_raw_os_error(libc::ESTALE));
+    }
     let device = if part.is_device { 0 } else { libc::MOUNT_ATTR_NODEV };
     let readonly = if part.is_writable { 0 } else { libc::MOUNT_ATTR_RDONLY };
     let below = (libc::AT_EMPTY_PATH | libc::AT_RECURSIVE) as u32;

@@ -2,6 +2,10 @@
 //!
 //! Every trial works in a fresh subdirectory of it, which is removed at the end: so trials do not
 //! see each other's files, and a command that overwrites or deletes does not meet the user's.
+//!
+//! The load's directory lies in another one, into which only this process's user can look, and the user as whom
+//! the load runs. The load may change the rights of its own directory, but not of that one. So nobody else gets
+//! at what it makes, such as a setuid program.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,6 +18,7 @@ use super::{FileSystem, Instance, Kind, Stage};
 use crate::ledger::{Ledger, Taken, random_name};
 use crate::scratch::Occupied;
 use crate::tool::{Failure, Toolbox};
+use crate::user::User;
 
 /// `dir:/some/path`.
 pub static DIRECTORY: FileSystem = FileSystem {
@@ -31,8 +36,11 @@ fn begin(stage: Stage) -> Box<dyn Instance> {
     Box::new(DirectoryInstance { parent, identity, name: random_name(), scratch, taken: None })
 }
 
-/// Rights of a trial's subdirectory: nobody else has to see what a load writes.
+/// Rights of a trial's subdirectory and of the load's directory in it.
 const DIRECTORY_MODE: u32 = 0o700;
+
+/// Name of the load's directory in the trial's.
+const LOADS: &str = "load";
 
 struct DirectoryInstance {
     parent: PathBuf,
@@ -66,6 +74,13 @@ impl Made {
     }
 }
 
+impl DirectoryInstance {
+    /// The trial's subdirectory.
+    fn own_path(&self) -> PathBuf {
+        self.parent.join(&self.name)
+    }
+}
+
 impl Instance for DirectoryInstance {
     fn geometry(&mut self, tools: &mut Toolbox) -> Result<String, Failure> {
         let words = ["stat", "--file-system", &self.parent.display().to_string()];
@@ -74,7 +89,7 @@ impl Instance for DirectoryInstance {
 
     fn mount(&mut self, _: &mut Toolbox) -> Result<(), Failure> {
         let failed = |what: &str, error: std::io::Error| {
-            Failure::of(format!("{what} {}: {error}", self.directory().display()))
+            Failure::of(format!("{what} {}: {error}", self.own_path().display()))
         };
         let refused =
             |refused: Refused| Failure::of(format!("the contender's directory: {refused}"));
@@ -95,12 +110,18 @@ impl Instance for DirectoryInstance {
             .take(Taken::Subdirectory { parent: taken, name })
             .map_err(|error| failed("writing the trial's ledger for", error))?;
         let own = parent.make_directory(&self.name, DIRECTORY_MODE).map_err(refused)?;
-        self.taken = Some(Made { parent, own, ledger: (ledger, id) });
+        let made = self.taken.insert(Made { parent, own, ledger: (ledger, id) });
+        made.own.make_directory(LOADS, DIRECTORY_MODE).map_err(refused)?;
         Ok(())
     }
 
     fn directory(&self) -> PathBuf {
-        self.parent.join(&self.name)
+        self.own_path().join(LOADS)
+    }
+
+    fn let_pass(&self, user: &User) -> Result<(), String> {
+        let made = self.taken.as_ref().expect("the directory is made before it is handed over");
+        user.pass(&made.own)
     }
 
     fn sync(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {

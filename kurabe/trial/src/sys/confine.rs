@@ -55,7 +55,7 @@ pub fn monotonic_ns() -> u64 {
 
 /// Makes the command the first process of a session and group of its own, so that it has no
 /// terminal. `group` is the open directory of the control group that it joins. With an identity it
-/// becomes that user for good: no capability, no way back by a setuid program.
+/// becomes that user for good: no capability, no way back by a setuid program, none of the caller's keys.
 pub fn confine(
     command: &mut Command,
     group: Option<OwnedFd>,
@@ -114,6 +114,7 @@ fn enter(group: &OwnedFd) -> io::Result<u64> {
 }
 
 fn become_user(identity: &Identity) -> io::Result<()> {
+    loads::keys::leave()?;
     rustix::thread::set_no_new_privs(true)?;
     rustix::thread::clear_ambient_capability_set()?;
     rustix::thread::set_thread_groups(&identity.groups)?;
