@@ -128,7 +128,7 @@ fn what_is_mounted_during_the_run_does_not_appear() {
     );
     let host = format!(
         "run \"$@\" & \
-         until begun=$(ls -d {home}/place/*/begun 2>/dev/null); do sleep 0.05; done\n\
+         until begun=$(ls -d {home}/place/*/*/begun 2>/dev/null); do sleep 0.05; done\n\
          place=${{begun%/begun}}; mkdir $place/in; mount -t tmpfs x $place/in\n\
          for at in {later} /usr/local /opt; do mount -t tmpfs x $at; done\n\
          wait $!; code=$?\n\
