@@ -304,8 +304,9 @@ fn a_command_that_outlives_a_killed_kurabe_is_ended_by_the_cleaning() {
     let contender = format!("dir:{}", mine(&site).display());
     let command = "echo > ready; (setsid sh -c 'while :; do date >> file; done' &); sleep 1000";
     let running = site.start(site.compare_command(&[&contender], &[], &[command]));
-    let ready =
-        || files_of(&mine(&site)).iter().any(|path| fs::exists(format!("{path}/file")).unwrap());
+    let ready = || {
+        files_of(&mine(&site)).iter().any(|path| fs::exists(format!("{path}/load/file")).unwrap())
+    };
     wait_until("the command runs", ready);
     signal(running.number(), Signal::KILL);
     running.reap();

@@ -8,7 +8,9 @@
 //! `KURABE_DIR` in its environment is; no two trials ever have the same.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -44,16 +46,19 @@ pub const DIRECTORY_VARIABLE: &str = "KURABE_DIR";
 /// How long killed processes are waited for; one may be in the middle of a long write.
 const END_WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// Kills the processes that were started in the environment of the trial in `directory`, waits
+/// Kills the processes that were started in the environment of the trial in or below `directory`, waits
 /// for their end and names them.
 pub fn end_those_of(directory: &Path) -> Vec<String> {
-    let mark = format!("{DIRECTORY_VARIABLE}={}", directory.display()).into_bytes();
+    let is_mark = |word: &[u8]| {
+        let value = word.strip_prefix(DIRECTORY_VARIABLE.as_bytes());
+        let value = value.and_then(|rest| rest.strip_prefix(b"="));
+        value.is_some_and(|value| Path::new(OsStr::from_bytes(value)).starts_with(directory))
+    };
     let own = std::process::id() as i32;
     let marked = |process: &Process| {
         let environment = fs::read(format!("/proc/{}/environ", process.number));
         process.number != own
-            && environment
-                .is_ok_and(|bytes| bytes.split(|byte| *byte == 0).any(|word| word == mark))
+            && environment.is_ok_and(|bytes| bytes.split(|byte| *byte == 0).any(is_mark))
     };
     let until = Instant::now() + END_WAIT_MAX;
     let mut ended = BTreeSet::new();
