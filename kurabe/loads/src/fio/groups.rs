@@ -43,6 +43,12 @@ struct Section {
     writes: bool,
     /// Whether it reads, be it to verify.
     reads_any: bool,
+    /// Whether it trims.
+    trims: bool,
+    /// Whether it syncs as it goes, which fio counts.
+    syncs: bool,
+    /// Whether fio puts its operations together.
+    is_unified: bool,
     /// Whether it begins when another has ended.
     waits: bool,
 }
@@ -94,6 +100,26 @@ pub struct Figures {
     pub remarks: Vec<String>,
 }
 
+/// A figure of a distribution of latencies.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum LatencyFigure {
+    Quantile(f64),
+    Average,
+    Max,
+}
+
+/// The figures of latencies by which a job can be ranked.
+const LATENCY_FIGURES: [(&str, LatencyFigure); 8] = [
+    ("p50", LatencyFigure::Quantile(0.5)),
+    ("p90", LatencyFigure::Quantile(0.9)),
+    ("p95", LatencyFigure::Quantile(0.95)),
+    ("p99", LatencyFigure::Quantile(0.99)),
+    ("p99.9", LatencyFigure::Quantile(0.999)),
+    ("p99.99", LatencyFigure::Quantile(0.9999)),
+    ("average", LatencyFigure::Average),
+    ("max", LatencyFigure::Max),
+];
+
 /// Most names that a sentence lists.
 const NAMES_MAX: usize = 8;
 
@@ -135,21 +161,33 @@ impl Groups {
         self.parts.iter().filter_map(|part| part.label.as_deref()).collect()
     }
 
-    /// Refuses a rank that names no part and no metric.
+    /// Refuses a rank that names no part, no metric and no latency.
     ///
     /// # Errors
     /// The names that there are.
     pub fn check_rank(&self, rank: &str) -> Result<(), String> {
         let metrics = self.metrics();
-        if self.labels().contains(&rank) || metrics.iter().any(|name| name == rank) {
+        if self.labels().contains(&rank)
+            || metrics.iter().any(|name| name == rank)
+            || self.latency_of_rank(rank).is_some()
+        {
             return Ok(());
         }
         let known = match self.labels() {
             labels if labels.is_empty() => metrics,
             labels => labels.into_iter().map(str::to_owned).collect(),
         };
+        let latencies = match self.operations() {
+            operations if operations.is_empty() => String::new(),
+            operations => format!(
+                ", and the latencies of {}, each with {} (as in '{} p99')",
+                listed(operations.iter().map(String::as_str)),
+                listed(LATENCY_FIGURES.iter().map(|(name, _)| *name)),
+                operations[operations.len() - 1]
+            ),
+        };
         Err(format!(
-            "the job has no group, section or metric '{rank}'; it has {}",
+            "the job has no group, section, metric or latency '{rank}'; it has {}{latencies}",
             listed(known.iter().map(String::as_str))
         ))
     }
@@ -157,7 +195,8 @@ impl Groups {
     /// The names of the metrics that the jobs can have.
     pub fn metrics(&self) -> Vec<String> {
         let of_part = |part: &Part| {
-            let operations = self.operations_of(part);
+            let mut operations = self.operations_of(part);
+            operations.retain(|operation| self.does(part, operation));
             let names = operations.into_iter().flat_map(|operation| {
                 ["operations", "bandwidth"]
                     .map(|figure| named(part, &format!("{operation} {figure}")))
@@ -169,12 +208,37 @@ impl Groups {
 
     /// The kinds of operation whose latencies the jobs can have.
     pub fn operations(&self) -> Vec<String> {
+        self.timed().into_iter().map(|(part, operation)| named(part, operation)).collect()
+    }
+
+    /// The operations whose latencies the jobs can have, each of its part.
+    fn timed(&self) -> Vec<(&Part, &'static str)> {
         let single = self.parts.iter().filter(|part| part.entries.len() == 1);
-        let of_part = |part: &Part| {
+        let timed = single.filter(|part| !self.entries[part.entries[0]].is_mixed());
+        let of_part = |part| {
             let operations = self.operations_of(part).into_iter().chain(["sync"]);
-            operations.map(|operation| named(part, operation)).collect::<Vec<_>>()
+            operations.filter(|name| self.does(part, name)).map(move |name| (part, name))
         };
-        single.flat_map(of_part).collect()
+        timed.flat_map(of_part).collect()
+    }
+
+    /// Whether a part may do an operation of this name.
+    fn does(&self, part: &Part, operation: &str) -> bool {
+        part.entries.iter().any(|place| self.entries[*place].does(operation))
+    }
+
+    /// The latency that a rank names, such as `sync p99`: its part, operation and figure.
+    fn latency_of_rank(&self, rank: &str) -> Option<(&Part, &'static str, LatencyFigure)> {
+        self.timed().into_iter().find_map(|(part, operation)| {
+            let figure = rank.strip_prefix(&named(part, operation))?.strip_prefix(' ')?;
+            let figure = LATENCY_FIGURES.iter().find(|(name, _)| *name == figure)?;
+            Some((part, operation, figure.1))
+        })
+    }
+
+    /// The metric that a rank adds to those of the jobs: a figure of a latency. None where it names another.
+    pub fn added_metric(&self, rank: &str) -> Option<String> {
+        self.latency_of_rank(rank).map(|_| rank.to_owned())
     }
 
     fn operations_of(&self, part: &Part) -> Vec<&'static str> {
@@ -202,10 +266,16 @@ impl Groups {
         let entries: Vec<FioJob> = by_entry.iter().map(|jobs| FioJob::together(jobs)).collect();
         let of_parts: Vec<(&Part, Vec<Metric>)> =
             self.parts.iter().map(|part| (part, self.metrics_of(part, &entries))).collect();
+        let recording = self.recording(&entries);
+        let latency = rank.and_then(|rank| self.latency_of_rank(rank));
+        let added = latency.and_then(|(part, operation, figure)| {
+            latency_metric(rank?, part, operation, figure, &recording)
+        });
         let has_any = |(_, metrics): &&(&Part, Vec<Metric>)| !metrics.is_empty();
-        let is_ranked = |(part, metrics): &&(&Part, Vec<Metric>)| match rank {
-            None => true,
-            Some(rank) => {
+        let is_ranked = |(part, metrics): &&(&Part, Vec<Metric>)| match (rank, latency) {
+            (None, _) => true,
+            (Some(_), Some((timed, ..))) => *part == timed && added.is_some(),
+            (Some(rank), None) => {
                 part.label.as_deref() == Some(rank) || metrics.iter().any(|one| one.name == rank)
             }
         };
@@ -218,12 +288,12 @@ impl Groups {
         let (first, rest): (Vec<_>, Vec<_>) =
             of_parts.iter().partition(|(part, _)| Some(*part) == ranked);
         let metrics = first.into_iter().chain(rest).flat_map(|(_, metrics)| metrics.clone());
-        let mut metrics: Vec<Metric> = metrics.collect();
+        let mut metrics: Vec<Metric> = added.clone().into_iter().chain(metrics).collect();
         metrics.sort_by_key(|metric| Some(metric.name.as_str()) != rank);
-        let remarks = ranked.and_then(|part| self.ranking(part)).into_iter();
+        let remarks = ranked.and_then(|part| self.ranking(part, rank)).into_iter();
         let unread = self.without_latencies(&entries);
         Ok(Figures {
-            recording: self.recording(&entries),
+            recording,
             has_overall: self.entries.iter().all(|entry| !entry.is_mixed() && !entry.verifies())
                 && self.entries.len() == 1,
             operations: self
@@ -274,12 +344,8 @@ impl Groups {
             ];
             for (figure, value, unit, _) in figures.into_iter().filter(|(.., has_it)| *has_it) {
                 let name = named(part, &format!("{operation} {figure}"));
-                let mut axes = Axes::new();
-                if let Some(label) = &part.label {
-                    axes.insert(GROUP_AXIS.into(), label.clone());
-                }
-                axes.insert(OPERATION_AXIS.into(), operation.into());
-                metrics.push(Metric { axes, ..Metric::new(name, value, unit) });
+                metrics
+                    .push(Metric { axes: axes(part, operation), ..Metric::new(name, value, unit) });
             }
         }
         metrics
@@ -301,13 +367,13 @@ impl Groups {
     }
 
     /// Which part ranks and what the others are, where there are others.
-    fn ranking(&self, ranked: &Part) -> Option<String> {
+    fn ranking(&self, ranked: &Part, rank: Option<&str>) -> Option<String> {
         if self.entries.len() < 2 {
             return None;
         }
         let groups: BTreeSet<u64> = self.entries.iter().map(|entry| entry.group).collect();
         let names = listed(self.entries.iter().map(|entry| entry.name.as_str()));
-        Some(match (&ranked.label, groups.len()) {
+        Some(match (rank.or(ranked.label.as_deref()), groups.len()) {
             (None, _) => {
                 format!(
                     "Ranked by {names} together, which run at the same time; --fio-rank names one of them."
@@ -369,10 +435,42 @@ impl Entry {
     fn does(&self, operation: &str) -> bool {
         match operation {
             "write" => self.sections.iter().any(|section| section.writes),
-            "trim" | "mixed" => true,
+            "trim" => self.sections.iter().any(|section| section.trims),
+            "mixed" => self.sections.iter().any(|section| section.is_unified),
+            "sync" => self.sections.iter().any(|section| section.syncs),
             reads => self.reads().name() == reads && self.sections.iter().any(|one| one.reads_any),
         }
     }
+}
+
+/// A figure of a latency as a metric of the name `rank`; none where fio counted no such operation.
+fn latency_metric(
+    rank: &str,
+    part: &Part,
+    operation: &str,
+    figure: LatencyFigure,
+    recording: &Recording,
+) -> Option<Metric> {
+    let kinds = recording.summary().kinds.into_iter();
+    let latency = kinds
+        .filter(|kind| kind.count > 0)
+        .find(|kind| kind.operation == named(part, operation))?;
+    let value = match figure {
+        LatencyFigure::Quantile(quantile) => latency.at(quantile) as f64,
+        LatencyFigure::Average => latency.total_ns as f64 / latency.count as f64,
+        LatencyFigure::Max => latency.max_ns as f64,
+    };
+    Some(Metric { axes: axes(part, operation), ..Metric::new(rank, value, Unit::Nanoseconds) })
+}
+
+/// Where the figures of a part's operation lie.
+fn axes(part: &Part, operation: &str) -> Axes {
+    let mut axes = Axes::new();
+    if let Some(label) = &part.label {
+        axes.insert(GROUP_AXIS.into(), label.clone());
+    }
+    axes.insert(OPERATION_AXIS.into(), operation.into());
+    axes
 }
 
 /// Whether the sections of entries are of one block size.
@@ -432,6 +530,11 @@ fn section_of(job: &JobFile, index: usize, name: String) -> Section {
         },
         writes,
         reads_any: pattern.contains("read") || pattern.contains("rw") || verifies(job, index),
+        trims: pattern.contains("trim") || given("trim_percentage").is_some(),
+        syncs: ["fsync", "fdatasync", "sync_file_range"]
+            .into_iter()
+            .any(|name| is_on(job, index, name)),
+        is_unified: given("unified_rw_reporting").is_some(),
         waits: given("wait_for").is_some(),
     }
 }

@@ -192,3 +192,46 @@ fn a_name_of_the_global_section_is_not_that_of_its_jobs() {
     let jobs = [ran("file1", 0, side(100, 1000, 900), none())];
     assert_eq!(told(&groups.figures(&jobs, None).unwrap())[0], ("read operations", 100.0));
 }
+
+/// What an engineer of a database asks: how long the slowest syncs take.
+#[test]
+fn a_latency_ranks_where_it_is_named() {
+    let log = "[log]\nrw=write\nbs=2300\nsize=22m\nfdatasync=1\n";
+    let groups = groups_of(log);
+    let mut job = ran("log", 0, none(), side(100, 1000, 900));
+    job.sync = side(100, 1000, 500);
+    let ranked = |rank: &str| {
+        assert_eq!(groups.check_rank(rank), Ok(()));
+        let metrics = groups.figures(std::slice::from_ref(&job), Some(rank)).unwrap().metrics;
+        (metrics[0].name.clone(), metrics[0].value, metrics[0].unit, metrics.len())
+    };
+    assert_eq!(ranked("sync p99"), ("sync p99".into(), 500.0, Unit::Nanoseconds, 3));
+    assert_eq!(ranked("sync max"), ("sync max".into(), 507.0, Unit::Nanoseconds, 3));
+    assert_eq!(ranked("write average").1, 900.0);
+    assert_eq!(ranked("write bandwidth").3, 2);
+    let without = ran("log", 0, none(), side(100, 1000, 900));
+    let error = groups.figures(&[without], Some("sync p99")).unwrap_err();
+    assert!(error.contains("no operation of 'sync p99'"), "{error}");
+    // Refusals name what this job has, and nothing else.
+    let refused = groups.check_rank("sync p98").unwrap_err();
+    assert!(
+        refused
+            .contains("it has write operations, write bandwidth, and the latencies of write, sync"),
+        "{refused}"
+    );
+    assert!(!refused.contains("read") && !refused.contains("trim"), "{refused}");
+    assert!(groups_of("[a]\nrw=randread\n").check_rank("sync p99").is_err());
+    assert!(groups_of("[a]\nrw=randread\n").check_rank("write operations").is_err());
+    // Of several sections, each has its own.
+    let groups = groups_of(STAGES);
+    let jobs = [
+        ran("seq", 0, side(10, 1000, 900), none()),
+        ran("fill", 1, none(), side(20, 1000, 800)),
+        ran("rand", 2, side(300, 1000, 70), none()),
+    ];
+    let figures = groups.figures(&jobs, Some("rand: read p50")).unwrap();
+    assert_eq!(told(&figures)[0], ("rand: read p50", 70.0));
+    assert_eq!(figures.metrics[0].axes[GROUP_AXIS], "rand");
+    assert_eq!(told(&figures)[1].0, "rand: read operations");
+    assert!(figures.remarks[0].starts_with("Ranked by 'rand: read p50'"), "{:?}", figures.remarks);
+}

@@ -41,7 +41,7 @@ pub(super) const KIND: Kind = Kind::of::<FioLoad>(
         Key::option(
             "fio-rank",
             Form::Text("NAME"),
-            "The group, section or metric to rank by, of a job that has several [default: the first].",
+            "The group, section, metric or latency ('sync p99') to rank by [default: the first group].",
         ),
         Key::option(
             "fio-as-written",
@@ -66,7 +66,7 @@ struct FioLoad {
     path: Option<UserPath>,
     /// The job file's text, or the one-line options.
     text: String,
-    /// The group, section or metric that ranks; the first one where none is named.
+    /// The group, section, metric or latency that ranks; the first group where none is named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     rank: Option<String>,
     /// Whether the job runs as it is written.
@@ -281,7 +281,9 @@ impl Generator for FioLoad {
 
     /// Those that the job can have; of a job file they are known once it was read.
     fn metrics(&self) -> Vec<String> {
-        job(self).map(|job| Groups::of(&job).metrics()).unwrap_or_default()
+        let Ok(groups) = job(self).map(|job| Groups::of(&job)) else { return Vec::new() };
+        let added = self.rank.as_deref().and_then(|rank| groups.added_metric(rank));
+        added.into_iter().chain(groups.metrics()).collect()
     }
 
     fn operations(&self) -> Vec<String> {
