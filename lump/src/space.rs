@@ -225,6 +225,9 @@ mod tests {
         let readers = (pins.pin(0), pins.pin(0));
         space.release(4, &pins);
         assert_eq!((space.free_units(), space.retired_units()), (70, 30));
+        // Block 5 is behind the fence and read, block 6 is not behind it.
+        space.release(5, &pins);
+        assert_eq!((space.free_units(), space.retired_units()), (70, 30));
         space.release(6, &pins);
         assert_eq!((space.free_units(), space.retired_units()), (90, 10));
         drop(readers.0);

@@ -100,6 +100,16 @@ fn a_value_in_a_window_that_its_record_proves_is_reported_as_damaged() {
     assert!(open(Arc::new(MemoryDevice::from_image(&image, 512))).get(1).unwrap().is_none());
 }
 
+/// The block that announces a window names the put before it, and is durable before a put in the window is written.
+#[test]
+fn a_value_beside_an_announcement_that_a_put_in_the_window_proves_is_reported_as_damaged() {
+    let mut image = left_by(true, |store| {
+        (1..3).for_each(|key| store.put(key, &value(key), Durable).unwrap());
+    });
+    rot(&mut image, 1);
+    is_told(&image, 1, &[2]);
+}
+
 #[test]
 fn a_value_that_nothing_proves_is_left_out_and_counted() {
     let mut image = left_by(false, |store| {
