@@ -116,8 +116,20 @@ fn workload_problems(
 ) -> Vec<String> {
     let mut problems = command_problems(workload, study.directory.as_deref());
     let name = &workload.name;
-    if let Err(problem) = KINDS.open(&workload.load).and_then(|load| load.check(capacity)) {
+    let opened = KINDS.open(&workload.load);
+    let why_not_on_files = opened.as_ref().ok().and_then(|load| load.why_not_on_files());
+    if let Err(problem) = opened.and_then(|load| load.check(capacity)) {
         problems.push(format!("workload '{name}': {problem}"));
+    }
+    let mounted = |contender: &&Contender| {
+        filesystem::by_name(&contender.file_system).is_some_and(|f| f.access == Access::Mounted)
+    };
+    if let (Some(why), Some(contender)) = (why_not_on_files, study.contenders.iter().find(mounted))
+    {
+        problems.push(format!(
+            "workload '{name}': {why}; contender '{}' is a file system",
+            contender.label
+        ));
     }
     for contender in &study.contenders {
         let access = filesystem::by_name(&contender.file_system).map(|f| f.access);

@@ -4,6 +4,7 @@
 mod harness;
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
 use harness::{Ran, Site, phase, root, tool};
 use serde_json::Value;
@@ -173,11 +174,41 @@ fn what_fio_does_not_measure_has_no_latency() {
 
 #[test]
 fn a_failure_has_the_reason_that_fio_gives() {
-    let Some((_, ran)) = ran(&["ext2"], "[a]\nrw=trim\nbs=4k\nsize=1m\n", &[]) else { return };
+    let unaligned = "[a]\nrw=randwrite\nbs=1000\ndirect=1\nsize=1m\n";
+    let Some((_, ran)) = ran(&["ext2"], unaligned, &[]) else { return };
     let ran = ran.expect(1);
     let said = words(&ran.stdout);
-    assert!(said.contains("func=td_io_queue, error="), "{said}");
-    assert!(said.contains("fio trims devices only"), "{said}");
+    assert!(said.contains("error=Invalid argument"), "{said}");
+}
+
+/// What can be known of the job, of fio and of the machine is told at once, and nothing is made.
+#[test]
+fn a_job_that_cannot_run_is_refused_before_anything_is_made() {
+    let Some((site, ran_well)) = ran(&["ext2"], "[a]\nrw=read\nsize=64k\n", &[]) else { return };
+    ran_well.expect(0);
+    let secret = site.home().join("secret");
+    fs::write(&secret, "fio version 2 iolog\n").unwrap();
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
+    let secret = format!("[a]\nread_iolog={}\n", secret.display());
+    for (job, says) in [
+        ("[a]\nsize=1m\n[b]\nrw=randtrim\nsize=1m\n", "'b' trims, and fio trims devices only"),
+        (
+            "[a]\nsize=1m\nioengine=libaoi\n",
+            "job.fio:3:10: `ioengine=libaoi`: this fio has no such engine",
+        ),
+        ("[a]\nread_iolog=/no/such/log\n", "'read_iolog=/no/such/log': No such file"),
+        (&secret, "regular file that everybody may read; chmod o+r"),
+    ] {
+        fs::write(site.work().join("job.fio"), job).unwrap();
+        let _ = fs::remove_dir_all(site.work().join("result"));
+        let ran = site.compare(&["ext2", "ext4"], &["--fio", "job.fio"], &[]).expect(2);
+        let said = words(&ran.stderr);
+        assert_eq!(said.matches(says).count(), 1, "{job}: {said}");
+        assert!(ran.stdout.is_empty() && !site.work().join("result").exists(), "{job}: {ran:?}");
+    }
+    // Another engine frees blocks of files, and a device takes trims.
+    fs::write(site.work().join("job.fio"), "[a]\nrw=trim\nsize=64k\nioengine=falloc\n").unwrap();
+    site.compare(&["ext2"], &["--fio", "job.fio"], &[]).expect(0);
 }
 
 #[test]

@@ -161,6 +161,19 @@ impl Complaint {
     }
 }
 
+/// Refuses a file that a job names and that would not be there in its enclosure.
+///
+/// # Errors
+/// Why, with the next step.
+pub fn check_shown(input: &Path) -> Result<(), String> {
+    everybody::open(input).map(drop).map_err(|error| match error.kind() {
+        io::ErrorKind::PermissionDenied => format!(
+            "{error}; chmod o+r the file and o+x the directories above it, or copy it to $KURABE_DIR with --setup"
+        ),
+        _ => error.to_string(),
+    })
+}
+
 /// Whether this process is in an enclosure.
 pub fn is_inside() -> bool {
     const TMPFS_MAGIC: i128 = 0x0102_1994;

@@ -168,6 +168,11 @@ pub trait Generator {
         None
     }
 
+    /// Why it can work on a raw device alone, and on no file system.
+    fn why_not_on_files(&self) -> Option<String> {
+        None
+    }
+
     /// Looks for what it had acknowledged, a line each, after a power cut.
     fn find_loss(&self, _task: &LoadTask, _acknowledged: &str) -> Result<Option<Loss>, String> {
         Err("this load does not know what a power cut may take".into())

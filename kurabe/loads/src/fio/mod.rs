@@ -26,7 +26,8 @@ pub use nodes::{NodesReport, fio_on, lay_out_on};
 pub use output::{Direction, FioJob};
 pub use place::Target;
 pub use run::{
-    Fio, FioReport, Prepared, fio, lay_out, synced_at_end, syncs, unsynced, verify_again,
+    Fio, FioReport, Prepared, fio, lay_out, synced_at_end, syncs, trims_a_device, unsynced,
+    verify_again,
 };
 pub use understood::{unasked, understood};
 pub use verify::{several_write, unwritten, verifies_any, verifies_later};

@@ -160,11 +160,10 @@ fn failure(plan: &Fio<'_>, error: ToolError) -> String {
         false => {
             let said = without_root(plan, &reasons.join("; "));
             let hint = match plan.target {
-                _ if !trims_any(plan.job) => "",
-                Target::Directory(_) => "; fio trims devices only: take raw, the device itself",
-                Target::Device(_) => {
+                Target::Device(_) if trims_any(plan.job) => {
                     "; a device is trimmed only where the study allows it: --discard"
                 }
+                _ => "",
             };
             format!("`fio` {}: {said}{hint}", finished.how_it_ended())
         }
@@ -474,6 +473,16 @@ pub(super) fn pattern(job: &JobFile, index: usize) -> &str {
 pub(super) fn writes(job: &JobFile, index: usize) -> bool {
     let pattern = pattern(job, index);
     pattern.contains("rw") || pattern.contains("write")
+}
+
+/// Engines that trim a file without the device's help, or nothing at all.
+const TRIM_ANYTHING: [&str; 3] = ["falloc", "null", "external"];
+
+/// Whether a section trims by a request that only devices take.
+pub fn trims_a_device(job: &JobFile, index: usize) -> bool {
+    let engine = job.effective(index, "ioengine").unwrap_or_default();
+    pattern(job, index).contains("trim")
+        && !TRIM_ANYTHING.iter().any(|known| engine.split(':').next() == Some(known))
 }
 
 fn jobs_with(job: &JobFile, wanted: Ending) -> Vec<String> {

@@ -28,6 +28,9 @@ pub fn understood(job: &JobFile) -> Result<(), String> {
         Err(ToolError::Failed(said)) => return Err(complaint(job, &said).into()),
         Err(error) => return Err(error.into()),
     }
+    for engine in options(job).filter(|option| option.name == "ioengine") {
+        check_engine(engine)?;
+    }
     match options(job).find(|option| is_misread(option)) {
         Some(option) => {
             let fault = format!(
@@ -36,6 +39,26 @@ pub fn understood(job: &JobFile) -> Result<(), String> {
             Err(option.value_place().fault(fault).into())
         }
         None => Ok(()),
+    }
+}
+
+/// Refuses an engine that the installed fio has not: it looks for one only when the job runs.
+fn check_engine(option: &JobOption) -> Result<(), String> {
+    let name = option.value.as_deref().unwrap_or_default();
+    let Err(ToolError::Failed(said)) =
+        ask(Tool::Fio, &[&format!("--enghelp={name}")], Stdio::null())
+    else {
+        return Ok(());
+    };
+    // Of one without options it says another thing, with the same exit code.
+    match [&said.stdout, &said.stderr].into_iter().any(|said| said.contains(" not found")) {
+        false => Ok(()),
+        true => {
+            let fault = format!(
+                "`{option}`: this fio has no such engine; `fio --enghelp` lists those that it has"
+            );
+            Err(option.value_place().fault(fault).into())
+        }
     }
 }
 

@@ -20,13 +20,15 @@ use vocabulary::report::{Latency, LoadReport, OVERALL_OPERATION, Series, Unit};
 
 use super::{histogram_log, latencies, missing_tools, programs_of};
 use crate::acknowledge::Acknowledger;
+use crate::enclosure;
 use crate::fio::jobfile::read_include;
 use crate::fio::run::JobSeries;
 use crate::fio::size::{Need, need};
 use crate::fio::{
     Figures, Fio, FioJob, FioReport, Groups, JobFile, Prepared, Target, changes, fio, fio_on,
     lay_out, lay_out_on, left_out, output, place, replaced, several_write, synced_at_end, syncs,
-    unasked, understood, unsynced, unwritten, verifies_any, verifies_later, verify_again,
+    trims_a_device, unasked, understood, unsynced, unwritten, verifies_any, verifies_later,
+    verify_again,
 };
 use crate::tool::Tool;
 
@@ -204,6 +206,10 @@ impl Generator for FioLoad {
     /// capacity.
     fn check(&self, capacity: Option<&Capacity>) -> Result<(), String> {
         understood(&somewhere(self)?)?;
+        for file in self.inputs() {
+            enclosure::check_shown(&file)
+                .map_err(|why| format!("'read_iolog={}': {why}", file.display()))?;
+        }
         let job = job(self)?;
         let unwritten = unwritten(&job);
         if !unwritten.is_empty() {
@@ -387,6 +393,15 @@ impl Generator for FioLoad {
         is_shared.then(|| {
             "several jobs of fio write to the one raw device, and none would find what it wrote; keep one, or leave raw out".into()
         })
+    }
+
+    fn why_not_on_files(&self) -> Option<String> {
+        let job = job(self).ok()?;
+        let (_, section) = job.jobs().find(|(index, _)| trims_a_device(&job, *index))?;
+        Some(format!(
+            "'{}' trims, and fio trims devices only, not files; compare raw devices, or leave that job out",
+            section.name
+        ))
     }
 
     fn find_loss(&self, task: &LoadTask, acknowledged: &str) -> Result<Option<Loss>, String> {
