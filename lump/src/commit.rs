@@ -363,14 +363,11 @@ impl Engine {
                 (queue.applied, queue.announced) = (writer.position, writer.announced);
                 Ok(counts)
             }
-            // The permission to write has ended.
-            Err(error) => {
-                batch.extend(queue.waiting.drain(..));
-                Err(match error {
-                    Error::ReadOnly(why) => why,
-                    error => error.to_string(),
-                })
-            }
+            // The permission to write has ended: who waits leads in turn, and is told the same.
+            Err(error) => Err(match error {
+                Error::ReadOnly(why) => why,
+                error => error.to_string(),
+            }),
         };
         queue.writer = Some(writer);
         drop(queue);
