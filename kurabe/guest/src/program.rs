@@ -10,17 +10,24 @@ use crate::Error;
 use crate::sys;
 
 /// The packages of programs that are not called as their package.
-const PACKAGES: [(&str, &str); 9] = [
+const PACKAGES: [(&str, &str); 8] = [
     ("apt-cache", "apt"),
     ("apt-get", "apt"),
     ("depmod", "kmod"),
     ("dpkg-deb", "dpkg"),
-    ("ldd", "libc-bin"),
     ("modprobe", "kmod"),
     ("qemu-system-x86_64", "qemu-system-x86"),
     ("sha256sum", "coreutils"),
     ("xz", "xz-utils"),
 ];
+
+/// A command for the program at a path, which ends with this process.
+pub fn at_path(path: &Path) -> Command {
+    let mut command = trust::program::as_given(path);
+    command.env("LC_ALL", "C").stdin(Stdio::null());
+    sys::die_with_parent(&mut command);
+    command
+}
 
 /// A command for a program that is installed.
 pub fn command(name: &str) -> Result<Command, Error> {
