@@ -40,6 +40,7 @@ const FILE_SYSTEMS: &[&str] = &[
     "bcachefs",
     "vfat",
     "exfat",
+    "ntfs3",
     // Names of vfat are translated by these unless the mount says otherwise.
     "nls_cp437",
     "nls_ascii",

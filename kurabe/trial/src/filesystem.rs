@@ -15,7 +15,9 @@ mod jfs;
 mod kernel;
 mod minfs;
 mod nilfs2;
+mod ntfs3;
 mod raw;
+mod reiserfs;
 mod tmpfs;
 mod ufs;
 mod xfs;
@@ -380,7 +382,7 @@ pub trait Instance: Send {
     }
 }
 
-static ALL: [&FileSystem; 20] = [
+static ALL: [&FileSystem; 22] = [
     &ext::EXT2,
     &ext::EXT3,
     &ext::EXT4,
@@ -394,6 +396,8 @@ static ALL: [&FileSystem; 20] = [
     &zfs::ZFS_FUSE,
     &fat::VFAT,
     &fat::EXFAT,
+    &ntfs3::NTFS3,
+    &reiserfs::REISERFS,
     &tmpfs::TMPFS,
     &ufs::UFS,
     &minfs::MINFS_FUSE,

@@ -15,7 +15,7 @@ struct Options {
     paths: &'static str,
 }
 
-const KNOWN: [Options; 11] = [
+const KNOWN: [Options; 13] = [
     Options { file_systems: &["ext2", "ext3", "ext4"], flags: "cjnqvDFKSV", paths: "dlz" },
     Options { file_systems: &["xfs"], flags: "fNqVK", paths: "cp" },
     Options { file_systems: &["btrfs"], flags: "fMKqvV", paths: "ru" },
@@ -26,6 +26,8 @@ const KNOWN: [Options; 11] = [
     Options { file_systems: &["zfs", "zfs-fuse"], flags: "dfn", paths: "R" },
     Options { file_systems: &["vfat"], flags: "aAcIv", paths: "lm" },
     Options { file_systems: &["exfat"], flags: "fhqvV", paths: "" },
+    Options { file_systems: &["ntfs3"], flags: "CdfFIlnQqTUvV", paths: "" },
+    Options { file_systems: &["reiserfs"], flags: "dfqV", paths: "jB" },
     Options { file_systems: &["ufs"], flags: "x", paths: "FN" },
 ];
 

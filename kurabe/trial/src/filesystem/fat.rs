@@ -42,7 +42,7 @@ pub static EXFAT: FileSystem = FileSystem {
     )
 };
 
-/// Neither has owners: whoever mounts it says whose all files are.
-fn owner_options(user: u32, group: u32) -> Vec<String> {
+/// They have no owners, or other ones than Linux: whoever mounts them says whose all files are.
+pub(super) fn owner_options(user: u32, group: u32) -> Vec<String> {
     vec![format!("uid={user}"), format!("gid={group}")]
 }
