@@ -1,0 +1,28 @@
+//! ReiserFS: reiserfsprogs. Linux 6.13 took it out.
+
+use super::kernel::Kernel;
+use super::{FileSystem, Tool};
+
+/// ReiserFS, version 3.6.
+pub static REISERFS: FileSystem = FileSystem {
+    // debugreiserfs and reiserfsck come with it.
+    tools: &[Tool::new("mkreiserfs", "reiserfsprogs", "-V")],
+    // The journal alone takes 32 MiB.
+    size_bytes_min: 64 << 20,
+    ..FileSystem::of_kernel(
+        "reiserfs",
+        "one tree with packed tails, for many small files; kernels before 6.13",
+        Kernel {
+            mkfs: &["mkreiserfs", "-q", "-f"],
+            geometry: &["debugreiserfs"],
+            check: &["reiserfsck", "--check", "-y", "-q"],
+            repair: &["reiserfsck", "--fix-fixable", "-y", "-q"],
+            check_meaning: |code| match code {
+                1 => "errors were found that --fix-fixable can mend",
+                2 | 4 => "errors were found that need --rebuild-tree",
+                _ => "it could not be checked",
+            },
+            ..Kernel::PLAIN
+        },
+    )
+};
