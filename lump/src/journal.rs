@@ -282,3 +282,32 @@ pub(crate) fn records(
     let leads_there = (position.next, position.previous) == (end.next, end.previous);
     (leads_there && records.len() <= most).then_some(records)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::CreateOptions;
+
+    /// A block of the right number and epoch that followed another one is no continuation: what it says may build
+    /// on records that are not there.
+    #[test]
+    fn a_block_continues_the_one_block_that_it_was_written_behind() {
+        let geometry = Geometry::plan(1 << 20, 512, &CreateOptions::default()).unwrap();
+        let start = Position { next: 1, previous: 0, epoch: 3 };
+        let chain = |keys: [u128; 2]| {
+            let (mut position, mut memory) = (start, AlignedBuffer::zeroed(0));
+            keys.map(|key| {
+                let records = [Record::Delete(key)];
+                encode(&geometry, JOURNAL_MAGIC, &mut position, 0, &records, &mut memory);
+                let bytes = &memory[..BLOCK_BYTES as usize];
+                Block::decode(&geometry.uuid, &JOURNAL_MAGIC, bytes).unwrap()
+            })
+        };
+        let ([first, second], [other, _]) = (chain([1, 2]), chain([8, 2]));
+        assert!(first.continues(&start) && second.continues(&first.end()));
+        assert_eq!(first.end().next, other.end().next);
+        assert!(!second.continues(&other.end()), "it was written behind another block");
+        assert!(!first.continues(&first.end()), "it has another number");
+        assert!(!second.continues(&Position { epoch: 4, ..first.end() }), "it is older");
+    }
+}
