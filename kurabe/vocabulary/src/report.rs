@@ -53,6 +53,10 @@ pub struct LoadReport {
     /// for a load that does not count them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operations: Option<u64>,
+    /// How long the load's tool counted for its most important figure, in ns, where it tells; its process ran
+    /// longer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counted_ns: Option<u64>,
     /// What the load's process did that is not the load, in order; moved into phases of their own
     /// when the record is made.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -209,6 +209,22 @@ fn short_trials_are_warned_of() {
 }
 
 #[test]
+fn what_a_tool_counted_for_a_moment_only_is_warned_of() {
+    let plan = plan(&["ext4", "xfs"], 3);
+    let counted = |ms: u64| {
+        let mut all = records(&plan, &[&[500, 501, 502], &[500, 501, 502]]);
+        for record in &mut all {
+            let is_xfs = record.contender.label == "xfs";
+            let counted_ns = Some(if is_xfs { ms } else { 3_000 } * 1_000_000);
+            record.load = Some(LoadReport { counted_ns, ..LoadReport::default() });
+        }
+        analysed(&plan, &all).warnings
+    };
+    assert_eq!(counted(200), []);
+    one_that_says(&counted(12), Kind::ShortTrial, &["xfs: ", "only 12 ms", "at least 1 s"]);
+}
+
+#[test]
 fn a_slow_first_block_is_warned_of_and_a_failed_one_is_not() {
     let plan = plan(&["ext4", "xfs"], 6);
     let slow_first: &[u64] = &[3000, 1010, 990, 1004, 1020, 985];

@@ -14,6 +14,8 @@ use crate::words;
 
 /// Below this median a trial is mostly the start of the command.
 const SHORT_TRIAL_NS: f64 = 50e6;
+/// What a tool counts by itself is warned of below this.
+const SHORT_COUNT_NS: f64 = 200e6;
 
 /// Above this share of its time a command is not I/O-bound.
 const CPU_SHARE_MAX: f64 = 0.8;
@@ -56,6 +58,7 @@ pub(super) fn collect(
     unequal_work(samples, &mut warnings);
     split_blocks(samples, &mut warnings);
     short_trial(contenders, &mut warnings);
+    short_count(samples, &labels, &mut warnings);
     device_shared(samples, contenders, &mut warnings);
     if plan.study.cache == Cache::Cold
         && let Some(reason) = caches_kept(samples)
@@ -399,6 +402,27 @@ fn short_trial(contenders: &[ContenderAnalysis], warnings: &mut Vec<Warning>) {
             label,
             format!(
                 "run and sync take only {median_ms:.1} ms (median): start-up and timer noise may dominate; give the load more to do (at least 50 ms)"
+            ),
+        ));
+    }
+}
+
+/// The same of what a tool counted by itself, whose process runs much longer.
+fn short_count(samples: &Samples<'_>, labels: &[&str], warnings: &mut Vec<Warning>) {
+    let counted = |record: &Record| Some(record.load.as_ref()?.counted_ns? as f64);
+    let medians = labels.iter().enumerate().filter_map(|(index, label)| {
+        let counted: Vec<f64> = samples.completed(index).filter_map(counted).collect();
+        Some((statistics::summarize(&counted).ok()?.median, *label))
+    });
+    if let Some((median_ns, label)) = medians.min_by(|one, other| one.0.total_cmp(&other.0))
+        && median_ns < SHORT_COUNT_NS
+    {
+        let median_ms = median_ns / 1e6;
+        warnings.push(Warning::of(
+            Kind::ShortTrial,
+            label,
+            format!(
+                "the load counted for only {median_ms:.0} ms (median), so a single pause decides the figure; give it more to do (at least 1 s; fio: a larger size=, or time_based with runtime=)"
             ),
         ));
     }

@@ -96,6 +96,8 @@ pub struct Figures {
     pub has_overall: bool,
     /// Reads, writes and trims of all parts; reads that only verify are not among them, nor are syncs.
     pub operations: u64,
+    /// How long fio counted for what ranks, in ns; fio's clock has 1 ms.
+    pub counted_ns: Option<u64>,
     /// What must be told next to the figures.
     pub remarks: Vec<String>,
 }
@@ -292,7 +294,9 @@ impl Groups {
         metrics.sort_by_key(|metric| Some(metric.name.as_str()) != rank);
         let remarks = ranked.and_then(|part| self.ranking(part, rank)).into_iter();
         let unread = self.without_latencies(&entries);
+        let counted_ms = ranked.and_then(|part| self.counted_ms(part, &entries));
         Ok(Figures {
+            counted_ns: counted_ms.map(|ms| ms * 1_000_000),
             recording,
             has_overall: self.entries.iter().all(|entry| !entry.is_mixed() && !entry.verifies())
                 && self.entries.len() == 1,
@@ -307,6 +311,13 @@ impl Groups {
             remarks: remarks.chain(unread).collect(),
             metrics,
         })
+    }
+
+    /// The longest time that fio counted for a part.
+    fn counted_ms(&self, part: &Part, entries: &[FioJob]) -> Option<u64> {
+        let sides =
+            part.entries.iter().flat_map(|place| self.entries[*place].sides(&entries[*place]));
+        sides.map(|(_, side)| side.runtime).max()
     }
 
     fn entry_of(&self, job: &FioJob) -> Result<usize, String> {

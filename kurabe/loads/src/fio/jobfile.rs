@@ -259,8 +259,10 @@ impl JobFile {
             } else {
                 let option = option(&expand(content, &environment), place)?;
                 let Some(section) = self.sections.last_mut() else {
-                    let reason =
-                        format!("the option `{}` stands before any [section]", option.name);
+                    let reason = format!(
+                        "the option `{}` stands above the first section; put [global] above it",
+                        option.name
+                    );
                     return Err(option.place.fault(reason));
                 };
                 section.options.push(option);
@@ -276,7 +278,7 @@ impl JobFile {
         depth: usize,
     ) -> Result<(), JobFileError> {
         if depth > 0 {
-            return Err(place.fault("an included file cannot begin a section"));
+            return Err(place.fault("an included file has options alone, and no section of its own: fio reads it as part of the section that includes it"));
         }
         let Some(name) = content.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) else {
             return Err(place.further(content.len()).fault("`]` is missing here"));
@@ -301,7 +303,7 @@ impl JobFile {
         include: &mut Include<'_>,
     ) -> Result<(), JobFileError> {
         if self.sections.is_empty() {
-            return Err(place.fault("an include stands before any [section]"));
+            return Err(place.fault("`include` stands above the first section, and fio takes it inside one only; put [global] above it"));
         }
         if name.is_empty() || name == "-" {
             return Err(place.fault("the include names no file"));

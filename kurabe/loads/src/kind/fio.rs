@@ -363,6 +363,7 @@ impl Generator for FioLoad {
             note: note(&job, self.as_written),
             written_bytes: Some(output::written_bytes(&report.jobs)),
             operations: Some(figures.operations),
+            counted_ns: figures.counted_ns,
             histogram_log: Some(histogram_log(&figures.recording, report.finished.elapsed_ns)?),
             details: serde_json::to_value(&report).expect("a report has a JSON form"),
             ..LoadReport::default()
@@ -668,6 +669,7 @@ fn run_on_nodes(
         }),
         written_bytes: Some(output::written_bytes(&jobs)),
         operations: Some(figures.operations),
+        counted_ns: figures.counted_ns,
         histogram_log: Some(histogram_log(&figures.recording, last_ns)?),
         details: serde_json::to_value(&report).expect("a report has a JSON form"),
         ..LoadReport::default()
