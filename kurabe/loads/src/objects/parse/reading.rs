@@ -197,7 +197,7 @@ impl<'a> Parser<'a> {
     /// A length of time with its unit, in nanoseconds, when a unit follows the number.
     pub(super) fn time(&mut self) -> Parse<u64> {
         let start = self.peek().span.start;
-        let number = self.decimal("a length of time", 9e15)?;
+        let number = self.decimal("a length of time", 9e18)?;
         let unit = TIME_UNITS.iter().find(|(unit, _)| self.is_word(unit));
         let Some((_, unit_ns)) = unit else {
             let units: Vec<&str> = TIME_UNITS.iter().map(|(unit, _)| *unit).collect();

@@ -367,6 +367,16 @@ fn read_or_explain(bytes: &[u8]) {
     }
 }
 
+#[test]
+fn a_time_that_is_read_is_printed_so_that_it_is_read_again() {
+    for time in ["1471658.1h", "14h", "9000000000s", "9000000000000000000ns", "1ns"] {
+        let text = format!("Unordered[{time}] {{ <100%> Get; }}");
+        let program = read(&text).program;
+        assert_eq!(read(&program.to_string()).program, program, "{text}");
+    }
+    assert!(refusal("Unordered[9100000000s] { <100%> Get; }").contains("out of range"));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
