@@ -27,6 +27,7 @@ use trust::{CONTENTS_MODE, Directory};
 use crate::executor::ProcessExecutor;
 use crate::exit::{self, Failure, SIGNAL_BASE};
 use crate::flags::{AckArgs, CrashArgs};
+use crate::from_here;
 use crate::preflight::{check_open_files, missing_program, relative_program};
 use crate::prepare::default_directory;
 use crate::progress::{Look, Progress};
@@ -701,15 +702,8 @@ fn load_of(words: &[String]) -> Result<CommandLine, Failure> {
         [] => {
             return Err(Failure::refused("COMMAND: is missing; give the load after '--'"));
         }
-        [line] if line.contains(char::is_whitespace) => shell(line),
-        words => {
-            let mut words = words.to_vec();
-            let here = std::env::current_dir().map_err(Failure::broken)?.join(&words[0]);
-            if words[0].contains('/') && here.is_file() {
-                words[0] = here.display().to_string();
-            }
-            CommandLine::Words(words)
-        }
+        [line] if line.contains(char::is_whitespace) => shell(&from_here::line(line)),
+        words => CommandLine::Words(from_here::words(words)),
     };
     known_program(&command, "COMMAND")?;
     Ok(command)

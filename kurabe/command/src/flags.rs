@@ -11,6 +11,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use lab::study::{CommandText, StudyText, WorkloadText};
 use serde::Serialize;
 
+use crate::from_here;
 use crate::load_flags::{LoadKeys, decimal, some, whole};
 
 /// Compare file systems under any load, with numbers that can be trusted.
@@ -563,11 +564,13 @@ impl CompareArgs {
     pub fn study_text(&self) -> StudyText {
         let command = match self.command.as_slice() {
             [] => None,
-            [line] => Some(CommandText::Line(line.clone())),
-            words => Some(CommandText::Words(words.to_vec())),
+            [line] => Some(CommandText::Line(from_here::line(line))),
+            words => Some(CommandText::Words(from_here::words(words))),
         };
         let shell = if self.load.no_shell { "none" } else { &self.load.shell };
-        let line = |text: &Option<String>| text.clone().map(CommandText::Line);
+        let line = |text: &Option<String>| {
+            text.as_ref().map(|text| CommandText::Line(from_here::line(text)))
+        };
         let mut parameters: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for pair in self.load.parameter_list.chunks_exact(2) {
             let values = pair[1].split(',').map(str::to_string);

@@ -7,6 +7,7 @@ mod durability;
 mod executor;
 mod exit;
 mod flags;
+mod from_here;
 mod guest_executor;
 mod guests;
 mod lines;

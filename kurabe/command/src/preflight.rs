@@ -284,7 +284,7 @@ fn is_there(program: &str) -> bool {
 }
 
 /// The first word of a line that is one simple command, where it means itself to every shell.
-fn simple_command(line: &str) -> Option<&str> {
+pub fn simple_command(line: &str) -> Option<&str> {
     const GRAMMAR: [char; 9] = ['|', '&', ';', '\n', '(', ')', '{', '}', '`'];
     let word = line.split_whitespace().next()?;
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-+./".contains(c);

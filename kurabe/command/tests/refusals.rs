@@ -132,7 +132,7 @@ fn programs_that_are_not_there() {
         (&["--shell", "no-such-shell", "--", "true"], &["no-such-shell", "is not found"]),
         (&["--setup", &line, "--", "true"], &["': setup: ", absent, "is not found"]),
         (&["--", &mine, "x"], &[command, &mine, "is not executable; chmod +x"]),
-        (&["--", "./mine.sh"], &[command, "'./mine.sh'", "is empty; name its whole path", &mine]),
+        (&["--", "./mine.sh"], &[command, &mine, "is not executable; chmod +x"]),
         (&["--", "./other", "x"], &["'./other'", "is empty", "or make it in the setup"]),
     ] {
         let arguments = [&["compare", "dir:/tmp"], flags].concat();
