@@ -330,8 +330,14 @@ fn without_root_directories_are_compared_and_reported() {
     }
     let (one, two) = (site.work().join("one"), site.work().join("two"));
     let (one, two) = (format!("one: dir:{}", one.display()), format!("dir:{}", two.display()));
-    let flags =
-        ["--runs", "3", "--out", "result", "--", "pwd > file && cp file ../../../seen && sleep 0.06"];
+    let flags = [
+        "--runs",
+        "3",
+        "--out",
+        "result",
+        "--",
+        "pwd > file && cp file ../../../seen && sleep 0.06",
+    ];
     let mut arguments = vec!["compare", &one, &two];
     arguments.extend(flags);
     let ran = as_nobody(&site, &arguments).expect(0);
