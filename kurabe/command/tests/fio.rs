@@ -162,6 +162,19 @@ fn trims_are_a_metric_and_a_run_without_operations_is_not_ranked_by_its_length()
     ran.expect(1).says(&["nothing to compare"]);
 }
 
+/// fio ends such a job without a word, and with 0.
+#[test]
+fn a_job_whose_first_command_fails_is_no_fast_one() {
+    let job = "[a]\nrw=write\nsize=64k\nexec_prerun=false\n";
+    let Some((_, alone)) = ran(&["ext2"], job, &[]) else { return };
+    let alone = alone.expect(1);
+    assert!(words(&alone.stdout).contains("fio counted no operation"), "{}", alone.stdout);
+    let both = format!("{job}[b]\nstonewall\nrw=write\nsize=64k\n");
+    let Some((_, both)) = ran(&["ext2"], &both, &[]) else { return };
+    let both = both.expect(0);
+    assert!(words(&both.stdout).contains("fio counted no operation of a: "), "{}", both.stdout);
+}
+
 #[test]
 fn what_fio_does_not_measure_has_no_latency() {
     let job = "[a]\nrw=randread\nbs=4k\nsize=1m\ngtod_reduce=1\n";

@@ -43,6 +43,8 @@ struct Section {
     writes: bool,
     /// Whether it reads, be it to verify.
     reads_any: bool,
+    /// Whether fio counts operations of its engine.
+    is_counted: bool,
     /// Whether it trims.
     trims: bool,
     /// Whether it syncs as it goes, which fio counts.
@@ -122,6 +124,9 @@ const LATENCY_FIGURES: [(&str, LatencyFigure); 8] = [
     ("max", LatencyFigure::Max),
 ];
 
+/// What an idle job may come from.
+const IDLE_HINT: &str = "give it something to read or write, and try the command of its exec_prerun, which ends a job without a word where it fails";
+
 /// Most names that a sentence lists.
 const NAMES_MAX: usize = 8;
 
@@ -129,6 +134,9 @@ const NAMES_MAX: usize = 8;
 /// read.
 const FILE_ENGINES: [(&str, &str); 3] =
     [("filecreate", "create"), ("filestat", "stat"), ("filedelete", "delete")];
+
+/// Engines that run something, and do no operation.
+const UNCOUNTED_ENGINES: [&str; 2] = ["cpuio", "exec"];
 
 impl Groups {
     /// The groups of a job file, numbered as fio numbers them.
@@ -282,6 +290,12 @@ impl Groups {
             }
         };
         let ranked = of_parts.iter().filter(has_any).find(is_ranked).map(|(part, _)| *part);
+        let idle = self.idle(&entries);
+        if of_parts.iter().all(|(_, metrics)| metrics.is_empty()) && !idle.is_empty() {
+            return Err(format!(
+                "fio counted no operation, so there is nothing to compare: {IDLE_HINT}"
+            ));
+        }
         if let (Some(rank), None) = (rank, ranked) {
             return Err(format!(
                 "fio counted no operation of '{rank}'; rank by another with --fio-rank"
@@ -294,6 +308,9 @@ impl Groups {
         metrics.sort_by_key(|metric| Some(metric.name.as_str()) != rank);
         let remarks = ranked.and_then(|part| self.ranking(part, rank)).into_iter();
         let unread = self.without_latencies(&entries);
+        let idle = listed(self.idle(&entries).into_iter());
+        let idle =
+            (!idle.is_empty()).then(|| format!("fio counted no operation of {idle}: {IDLE_HINT}."));
         let counted_ms = ranked.and_then(|part| self.counted_ms(part, &entries));
         Ok(Figures {
             counted_ns: counted_ms.map(|ms| ms * 1_000_000),
@@ -308,7 +325,7 @@ impl Groups {
                 .filter(|(name, _)| *name != Reads::Verify.name())
                 .map(|(_, side)| side.total_ios)
                 .sum(),
-            remarks: remarks.chain(unread).collect(),
+            remarks: remarks.chain(unread).chain(idle).collect(),
             metrics,
         })
     }
@@ -400,6 +417,16 @@ impl Groups {
                 )
             }
         })
+    }
+
+    /// Sections that were to do operations and did none. fio says nothing of it and exits with 0, as where the
+    /// command of an `exec_prerun` failed.
+    fn idle(&self, jobs: &[FioJob]) -> Vec<&str> {
+        let both = self.entries.iter().zip(jobs);
+        let idle = both.filter(|(entry, job)| {
+            entry.sections.iter().any(|section| section.is_counted) && !job.has_done_any()
+        });
+        idle.map(|(entry, _)| entry.name.as_str()).collect()
     }
 
     fn without_latencies(&self, jobs: &[FioJob]) -> Option<String> {
@@ -541,6 +568,7 @@ fn section_of(job: &JobFile, index: usize, name: String) -> Section {
         },
         writes,
         reads_any: pattern.contains("read") || pattern.contains("rw") || verifies(job, index),
+        is_counted: !UNCOUNTED_ENGINES.contains(&engine.as_str()),
         trims: pattern.contains("trim") || given("trim_percentage").is_some(),
         syncs: ["fsync", "fdatasync", "sync_file_range"]
             .into_iter()
