@@ -148,13 +148,24 @@ static int unlink(struct inode *dir, struct dentry *dentry)
 	return error;
 }
 
+/* Gives the inode that `burier` buries a record of its own that says so, unless it has one or is `next`. */
+static int end_burial(struct minfs_volume *v, u32 burier, u32 next)
+{
+	const struct minfs_slot_state *s = &v->slots[burier];
+	struct minfs_record gone = { .inode = s->buried_inode };
+
+	if (s->buried_inode == MINFS_NO_INODE || s->buried_inode == next ||
+	    v->slots[s->buried_inode].durable_generation > s->buried_generation)
+		return 0;
+	return minfs_record_now(v, &gone, -1);
+}
+
 static int rename(struct mnt_idmap *idmap, struct inode *from_dir, struct dentry *from,
 		  struct inode *to_dir, struct dentry *to, unsigned int flags)
 {
 	struct minfs_volume *v = minfs_of(from_dir->i_sb);
 	struct inode *inode = d_inode(from), *over = d_inode(to);
 	struct minfs_node *n = inode->i_private, *victim = over ? over->i_private : NULL;
-	struct minfs_slot_state *s = &v->slots[n->number];
 	int error = minfs_writable(v);
 
 	if (flags & ~RENAME_NOREPLACE)
@@ -165,13 +176,14 @@ static int rename(struct mnt_idmap *idmap, struct inode *from_dir, struct dentry
 	mutex_lock(&n->turn);
 	if (victim)
 		mutex_lock_nested(&victim->turn, SINGLE_DEPTH_NESTING);
-	/* A record buries one inode: an older burial ends with a record of the buried one. */
-	if (victim && s->buried_inode != MINFS_NO_INODE && s->buried_inode != victim->number &&
-	    v->slots[s->buried_inode].durable_generation <= s->buried_generation) {
-		struct minfs_record gone = { .inode = s->buried_inode };
-
-		error = minfs_record_now(v, &gone, -1);
-	}
+	/*
+	 * A record buries one inode: an older burial ends with a record of the buried one. What the
+	 * victim buried would come back if its record, which nobody needs any more, decayed.
+	 */
+	if (victim)
+		error = end_burial(v, n->number, victim->number);
+	if (victim && !error)
+		error = end_burial(v, victim->number, n->number);
 	/* A program that replaces a file this way expects the new content under the name. */
 	if (!error) {
 		minfs_set_time(inode, ctime, current_time(inode));

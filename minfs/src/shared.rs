@@ -281,8 +281,8 @@ impl Shared {
         Durable { generation: unflushed.generation }
     }
 
-    /// A record buries one inode at most. Before `burier` buries `next`, an inode that it buries
-    /// already gets a record of its own that says so.
+    /// Gives the inode that `burier` buries a record of its own that says so, unless it has one or is `next`. A
+    /// record buries one inode at most, and a buried record is not to be the only word on another.
     pub(crate) fn end_older_burial(&self, burier: u32, next: u32) -> Result<()> {
         let Some(burial) = self.lock_slot(burier).burial else { return Ok(()) };
         let is_over = self.lock_slot(burial.inode).durable_generation > burial.generation;

@@ -351,6 +351,8 @@ impl Volume {
         let mut locked_victim = victim.as_ref().map(|victim| victim.lock_to_record());
         if let Some(victim) = &victim {
             shared.end_older_burial(inode.number, victim.number)?;
+            // What the victim buried would come back if its record, which nobody needs any more, decayed.
+            shared.end_older_burial(victim.number, inode.number)?;
         }
         // Unsynced bytes go first: the record could otherwise vouch for what is not there, and a
         // program that replaces a file this way expects the new content under the name.

@@ -105,6 +105,32 @@ fn a_rotated_file_whose_newest_name_is_lost_is_kept_beside_the_younger_one() {
     assert_eq!(content(&volume, b"log"), [6; 5000]);
 }
 
+/// The first file came back, and the mount said that nothing was lost: only the record of the second had said that
+/// the first was replaced, and that record decayed when the second had been replaced too.
+#[test]
+fn a_file_stays_replaced_when_the_record_that_replaced_it_decays() {
+    let device = new_device();
+    let volume = mount(&device);
+    let inodes = [b"a", b"b", b"c"].map(|name| put(&volume, name, 5, 9000));
+    volume.rename(b"b", b"a", true).unwrap();
+    volume.rename(b"c", b"a", true).unwrap();
+    volume.unlink(b"a").unwrap();
+    volume.unmount().unwrap();
+    for inode in inodes {
+        for slot in [0, 1] {
+            for sector in 0..8 {
+                let damaged = copy(&device);
+                flip(&*damaged, slot_offset(&*damaged, inode, slot) + sector * 512 + 100);
+                let volume = mount(&damaged);
+                let told = volume.findings();
+                let is_told = told.iter().any(|finding| finding.severity == Severity::Error);
+                let found = names(&volume);
+                assert!(found.is_empty() || is_told, "{inode} {slot} {sector}: {found:?} {told:?}");
+            }
+        }
+    }
+}
+
 /// Passed for a first record that did not arrive, and the volume for clean.
 #[test]
 fn a_torn_record_beside_a_slot_that_was_zeroed_is_damage() {

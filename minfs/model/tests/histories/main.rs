@@ -188,7 +188,9 @@ impl History {
         let found = contents(&volume);
         let worst = volume.findings().iter().map(|finding| finding.severity).max();
         if worst != Some(Severity::Error) {
-            return self.judge(&found).map(drop).map_err(|why| format!("{what}: {why}"));
+            let told: Vec<_> = volume.findings().iter().map(|finding| &finding.text).collect();
+            let words = |why| format!("{what}: {why}; the mount said {told:?}");
+            return self.judge(&found).map(drop).map_err(words);
         }
         for owner in &self.owners {
             let maps = || std::iter::once(&owner.names).chain(&owner.otherwise);
