@@ -177,7 +177,38 @@ fn user_problems(study: &Study) -> Vec<String> {
         };
         Some(format!("contender '{}': --user {name}: {why}", contender.label))
     };
-    study.contenders.iter().filter_map(problem).collect()
+    let of_contenders = study.contenders.iter().filter_map(problem);
+    let of_loads = study.workloads.iter().flat_map(|workload| {
+        let why = unusable(workload, &user).into_iter();
+        why.map(|why| format!("workload '{}': --user {name} cannot {why}", workload.name))
+    });
+    of_contenders.chain(of_loads).collect()
+}
+
+/// What of a workload's programs and files a user cannot execute or read, each with the next step.
+fn unusable(workload: &Workload, user: &User) -> Vec<String> {
+    let commands = workload.commands();
+    // A check after a power cut runs as kurabe does.
+    let by_user = commands.iter().filter(|(name, _)| *name != "check");
+    let programs = by_user.filter_map(|(name, line)| {
+        let places = places_of(program_of(line)?);
+        let found = places.first()?;
+        let can_execute = places.iter().any(|place| user.executes(place));
+        (!can_execute).then(|| {
+            let path = found.display();
+            format!(
+                "execute {path} ({name}); let everybody execute and read it (chmod o+rx) and pass the directories above it (chmod o+x), or put a copy where everybody can"
+            )
+        })
+    });
+    let inputs = KINDS.open(&workload.load).map(|load| load.inputs()).unwrap_or_default();
+    let unread = inputs.iter().filter(|path| !user.reads(path)).map(|path| {
+        let path = path.display();
+        format!(
+            "read {path}; let everybody read it (chmod o+r) and pass the directories above it (chmod o+x), or put a copy where everybody can"
+        )
+    });
+    programs.chain(unread).collect()
 }
 
 /// Whether anything is to be made and mounted.
@@ -266,21 +297,37 @@ pub fn missing_program(line: &CommandLine) -> Option<&str> {
 
 /// The program of a command when it is a relative path.
 pub fn relative_program(line: &CommandLine) -> Option<&str> {
-    let program = match line {
+    program_of(line).filter(|program| is_relative_path(program))
+}
+
+/// The program of a command as written, where that is certain.
+fn program_of(line: &CommandLine) -> Option<&str> {
+    match line {
         CommandLine::Words(words) => Some(words[0].as_str()),
-        CommandLine::Shell { line, .. } => simple_command(line),
-    };
-    program.filter(|program| program.contains('/') && !program.starts_with('/'))
+        CommandLine::Shell { line, .. } => simple_command(line).filter(|word| !is_builtin(word)),
+    }
+}
+
+fn is_relative_path(program: &str) -> bool {
+    program.contains('/') && !program.starts_with('/')
 }
 
 /// Whether a program can be started, as far as that can be told before the trial.
 fn is_there(program: &str) -> bool {
-    match program.contains('/') {
-        true => !program.starts_with('/') || is_executable(Path::new(program)),
-        false => std::env::var_os("PATH").is_some_and(|path| {
-            std::env::split_paths(&path).any(|place| is_executable(&place.join(program)))
-        }),
-    }
+    is_relative_path(program) || !places_of(program).is_empty()
+}
+
+/// Where a program lies that can be executed: its own path, or each place of `PATH` that has one of its name; none of
+/// a relative path, which leads from the trial's directory.
+fn places_of(program: &str) -> Vec<PathBuf> {
+    let candidates: Vec<PathBuf> = match program.contains('/') {
+        true if is_relative_path(program) => Vec::new(),
+        true => vec![program.into()],
+        false => std::env::var_os("PATH")
+            .map(|path| std::env::split_paths(&path).map(|place| place.join(program)).collect())
+            .unwrap_or_default(),
+    };
+    candidates.into_iter().filter(|path| is_executable(path)).collect()
 }
 
 /// The first word of a line that is one simple command, where it means itself to every shell.
@@ -306,8 +353,11 @@ fn is_unknown_to(shell: &[String], program: &str) -> bool {
     const KNOWN: [&str; 5] = ["sh", "bash", "dash", "ksh", "zsh"];
     let [shell] = shell else { return false };
     let name = Path::new(shell).file_name().unwrap_or_default();
-    let is_builtin = BUILTINS.split_whitespace().any(|builtin| builtin == program);
-    KNOWN.iter().any(|known| name == *known) && !is_builtin && !is_there(program)
+    KNOWN.iter().any(|known| name == *known) && !is_builtin(program) && !is_there(program)
+}
+
+fn is_builtin(word: &str) -> bool {
+    BUILTINS.split_whitespace().any(|builtin| builtin == word)
 }
 
 /// Reads the programs and jobs that the loads name.

@@ -101,6 +101,39 @@ fn everything_of_the_load_is_the_users_and_nothing_else_is() {
     }
 }
 
+/// The user is asked before anything is made: its load would fail only after mkfs.
+#[test]
+fn a_user_without_rights_to_the_loads_files_is_refused_before_anything_is_made() {
+    if !root() {
+        return;
+    }
+    let site = Site::new();
+    let hidden = site.home().join("hidden");
+    fs::create_dir(&hidden).unwrap();
+    let (script, list) = (hidden.join("load.sh"), hidden.join("list.tar"));
+    fs::write(&script, "#!/bin/sh\n: > made\n").unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    let packed = Command::new("tar").arg("cf").args([&list, &script]).status().unwrap();
+    assert!(packed.success());
+    let mode = |mode| fs::set_permissions(&hidden, fs::Permissions::from_mode(mode)).unwrap();
+    let (script, list) = (script.to_str().unwrap(), list.to_str().unwrap());
+    let run =
+        |flags: &[&str], load: &[&str]| site.compare(&["ext4"], &[&USER[..], flags].concat(), load);
+    mode(0o700);
+    let cannot_execute = format!("--user nobody cannot execute {script} (command); let everybody");
+    run(&[], &[script]).expect(2).says(&[&cannot_execute]);
+    let cannot_read = format!("--user nobody cannot read {list}; let everybody read it");
+    run(&["--tree", list], &[]).expect(2).says(&[&cannot_read]);
+    let in_setup = format!("cannot execute {script} (setup)");
+    run(&["--setup", script], &["true"]).expect(2).says(&[&in_setup]);
+    site.expect_nothing_left();
+    mode(0o755);
+    run(&[], &[script]).expect(0);
+    // A script that can be executed and not read, the interpreter cannot run.
+    fs::set_permissions(script, fs::Permissions::from_mode(0o711)).unwrap();
+    run(&[], &[script]).expect(2).says(&[&cannot_execute]);
+}
+
 #[test]
 fn a_setuid_program_gains_nothing() {
     if !root() {

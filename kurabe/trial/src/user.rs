@@ -5,7 +5,7 @@
 
 use std::ffi::{CString, OsString};
 use std::fs::{self, File, Permissions};
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -223,8 +223,28 @@ impl User {
 
     /// Whether it can make a directory its working directory.
     pub fn enters(&self, directory: &Path) -> bool {
+        self.finds("cd -- \"$1\"", directory)
+    }
+
+    /// Whether it can read a file.
+    pub fn reads(&self, file: &Path) -> bool {
+        self.finds("test -r \"$1\"", file)
+    }
+
+    /// Whether it can execute a program; a script has to be read as well, by its interpreter.
+    pub fn executes(&self, program: &Path) -> bool {
+        let is_script = || {
+            let mut start = [0; 2];
+            let read = File::open(program).and_then(|mut file| file.read_exact(&mut start));
+            read.is_ok() && start == *b"#!"
+        };
+        self.finds("test -x \"$1\"", program) && (!is_script() || self.reads(program))
+    }
+
+    /// Whether a line of sh succeeds with a path as its `$1`.
+    fn finds(&self, line: &str, path: &Path) -> bool {
         let Ok(mut shell) = program::command("sh") else { return false };
-        self.succeeds(shell.args(["-c", "cd -- \"$1\"", "sh"]).arg(directory))
+        self.succeeds(shell.args(["-c", line, "sh"]).arg(path))
     }
 
     /// Whether a command succeeds as this user. The kernel is asked, since rights are more than what

@@ -140,7 +140,7 @@ pub trait Generator {
         }
     }
 
-    /// Files outside of its target that it reads while it runs, where it is kept in.
+    /// Files outside its target that it reads while it runs, as the user as whom it runs.
     fn inputs(&self) -> Vec<PathBuf> {
         Vec::new()
     }

@@ -140,6 +140,10 @@ impl Generator for DbenchLoad {
         if self.load_file.is_none() { programs_of(&[Tool::Dbench]) } else { Vec::new() }
     }
 
+    fn inputs(&self) -> Vec<PathBuf> {
+        self.load_file.iter().map(|path| path.to_path_buf()).collect()
+    }
+
     fn check(&self, capacity: Option<&Capacity>) -> Result<(), String> {
         if self.load_file.is_none() {
             Tool::Dbench.locate()?;

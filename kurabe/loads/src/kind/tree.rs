@@ -166,6 +166,13 @@ impl Generator for TreeLoad {
         programs_of(&TOOLS)
     }
 
+    fn inputs(&self) -> Vec<PathBuf> {
+        match &self.source {
+            Source::Tarball(path) => vec![path.to_path_buf()],
+            Source::Synthetic { .. } => Vec::new(),
+        }
+    }
+
     fn check(&self, capacity: Option<&Capacity>) -> Result<(), String> {
         for tool in TOOLS {
             tool.locate()?;
