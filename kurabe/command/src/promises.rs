@@ -145,7 +145,7 @@ fn verdict_text(report: &CrashReport) -> String {
     let tried = report.states.tried;
     match report.verdict() {
         CrashVerdict::Refused => FAILED.into(),
-        CrashVerdict::Held => format!("kept (0 of {tried})"),
+        CrashVerdict::Held => format!("kept ({tried} of {tried})"),
         CrashVerdict::Violated => format!("broken ({} of {tried})", report.states.violated()),
         CrashVerdict::Inconclusive => "inconclusive".into(),
     }

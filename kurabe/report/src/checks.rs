@@ -95,7 +95,7 @@ pub fn lost(workload: &WorkloadAnalysis) -> Vec<String> {
     workload.contenders.iter().filter_map(of).collect()
 }
 
-/// What the checks of a load without metrics say: `ext4 and xfs: durability held (0 of 400).`
+/// What the checks of a load without metrics say: `ext4 and xfs: durability held (400 of 400).`
 pub fn sentence(workload: &WorkloadAnalysis) -> Option<String> {
     let kept = workload.contenders.iter().filter(|contender| contender.violation().is_none());
     let kept = kept.filter(|contender| !contender.checks.is_empty()).map(|contender| {

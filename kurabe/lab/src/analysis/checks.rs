@@ -33,11 +33,13 @@ impl CheckAnalysis {
         count_words(self.check.violated, self.check.tried)
     }
 
-    /// `contents held (0 of 10,000)`.
+    /// `contents held (10,000 of 10,000)`, `contents violated (3 of 10,000)`: the verdict, and how often it was so.
     pub fn words(&self) -> String {
-        match self.verdict {
-            CheckVerdict::NotTried => format!("{} {}", self.check.name, self.verdict),
-            _ => format!("{} {} ({})", self.check.name, self.verdict, self.count_words()),
+        let (name, verdict, tried) = (&self.check.name, self.verdict, self.check.tried);
+        match verdict {
+            CheckVerdict::NotTried => format!("{name} {verdict}"),
+            CheckVerdict::Held => format!("{name} {verdict} ({})", count_words(tried, tried)),
+            CheckVerdict::Violated => format!("{name} {verdict} ({})", self.count_words()),
         }
     }
 
@@ -156,7 +158,7 @@ mod tests {
         let (plan, records) = three(|record| u64::from(is_third(record)) * 3);
         let analysis = analyse(&plan, &records, None);
         let [ext4, _, btrfs] = &analysis.workloads[0].contenders[..] else { panic!() };
-        assert_eq!(ext4.checks[0].words(), "contents held (0 of 10,000)");
+        assert_eq!(ext4.checks[0].words(), "contents held (10,000 of 10,000)");
         assert!((ext4.checks[0].bound.unwrap() - 0.000_299_5).abs() < 1e-6);
         assert_eq!((ext4.checks[0].trials, ext4.violation()), (4, None));
         assert_eq!(
@@ -216,7 +218,7 @@ mod tests {
         assert_eq!(both.workloads[0].comparisons, timed.workloads[0].comparisons);
         let ext4 = &both.workloads[0].contenders[0];
         let words: Vec<String> = ext4.checks.iter().map(CheckAnalysis::words).collect();
-        assert_eq!(words, ["contents held (0 of 10,000)", "durability held (0 of 400)"]);
+        assert_eq!(words, ["contents held (10,000 of 10,000)", "durability held (400 of 400)"]);
         assert_eq!(ext4.trials, 4);
     }
 

@@ -330,7 +330,7 @@ fn a_check_is_a_gate_and_who_lost_data_wins_nothing() {
         )
     };
     for (text, outcome, said) in [
-        ("ext4: durable", Holds, "load: ext4: durability held (0 of 500), so at most 0.6 % are"),
+        ("ext4: durable", Holds, "load: ext4: durability held (500 of 500), so at most 0.6 % are"),
         ("ext4, xfs: durability held", Holds, "xfs: durability held"),
         ("btrfs: durable", Fails, "violated (1 of 500); the first: ack 7 is gone"),
         ("ext4, btrfs: durable", Fails, "btrfs"),

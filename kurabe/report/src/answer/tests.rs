@@ -372,7 +372,7 @@ fn who_lost_data_is_said_first_and_wins_nothing_in_every_rendering() {
     assert_eq!(row(&table, "btrfs")[2..], ["-", "not ranked", "contents violated (3 of 6,000)"]);
     assert!(last.contains("btrfs"), "it is the fastest, and stands last: {table}");
     assert!(
-        row(&table, "xfs").last().unwrap().starts_with("contents held (0 of 6,000)"),
+        row(&table, "xfs").last().unwrap().starts_with("contents held (6,000 of 6,000)"),
         "{table}"
     );
     let mut blocks = answer(&source);
@@ -409,10 +409,12 @@ fn what_is_checked_and_not_timed_has_its_rows() {
     });
     records.iter_mut().for_each(|record| record.phases.clear());
     let screen = screen(&plan, &records);
-    assert_eq!(row(&screen, "ext4"), ["ext4", "durability held (0 of 1,200)"]);
+    assert_eq!(row(&screen, "ext4"), ["ext4", "durability held (1,200 of 1,200)"]);
     assert_eq!(row(&screen, "btrfs"), ["btrfs", "durability not tried"]);
     assert!(
-        screen.contains("ext4 and xfs: durability held (0 of 1,200); btrfs: durability not tried."),
+        screen.contains(
+            "ext4 and xfs: durability held (1,200 of 1,200); btrfs: durability not tried."
+        ),
         "{screen}"
     );
 }
