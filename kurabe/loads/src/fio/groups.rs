@@ -13,6 +13,7 @@ use vocabulary::report::{Axes, GROUP_AXIS, Metric, OPERATION_AXIS, Unit};
 use super::jobfile::JobFile;
 use super::output::{Direction, FioJob};
 use super::run::{pattern, writes};
+use super::size::parse_bytes;
 use super::verify::verifies;
 use crate::latency::{Recorder, Recording};
 
@@ -38,6 +39,8 @@ struct Section {
     name: String,
     /// The options that say the block size.
     block_size: Vec<String>,
+    /// Whether every block has [`LARGE_BLOCK_BYTES`] or more.
+    has_large_blocks: bool,
     /// What its reads are called.
     reads: Reads,
     writes: bool,
@@ -127,6 +130,14 @@ const LATENCY_FIGURES: [(&str, LatencyFigure); 8] = [
 /// What an idle job may come from.
 const IDLE_HINT: &str = "give it something to read or write, and try the command of its exec_prerun, which ends a job without a word where it fails";
 
+/// Operations a second, as a figure's name has it.
+const OPERATIONS: &str = "operations";
+/// Bytes a second, as a figure's name has it.
+const BANDWIDTH: &str = "bandwidth";
+
+/// From this block size on a job is compared by its bytes a second, as vendors and reviews do.
+const LARGE_BLOCK_BYTES: u64 = 128 << 10;
+
 /// Most names that a sentence lists.
 const NAMES_MAX: usize = 8;
 
@@ -208,7 +219,7 @@ impl Groups {
             let mut operations = self.operations_of(part);
             operations.retain(|operation| self.does(part, operation));
             let names = operations.into_iter().flat_map(|operation| {
-                ["operations", "bandwidth"]
+                self.figures_by_use(part)
                     .map(|figure| named(part, &format!("{operation} {figure}")))
             });
             names.collect::<Vec<_>>()
@@ -366,10 +377,11 @@ impl Groups {
             let all_entries = part.entries.iter().map(|place| &self.entries[*place]);
             let doing = all_entries.filter(|entry| entry.does(operation));
             let is_of_files = FILE_ENGINES.iter().any(|(_, name)| *name == operation);
-            let figures = [
-                ("operations", all.iops, Unit::OperationsPerSecond, have_one_size(doing)),
-                ("bandwidth", all.bw_bytes, Unit::BytesPerSecond, !is_of_files),
-            ];
+            let counts_operations = have_one_size(doing);
+            let figures = self.figures_by_use(part).map(|figure| match figure {
+                OPERATIONS => (figure, all.iops, Unit::OperationsPerSecond, counts_operations),
+                _ => (figure, all.bw_bytes, Unit::BytesPerSecond, !is_of_files),
+            });
             for (figure, value, unit, _) in figures.into_iter().filter(|(.., has_it)| *has_it) {
                 let name = named(part, &format!("{operation} {figure}"));
                 metrics
@@ -377,6 +389,16 @@ impl Groups {
             }
         }
         metrics
+    }
+
+    /// The figures of a part's operations, first the one by which people compare jobs of its block size: bytes a second
+    /// where every block is large.
+    fn figures_by_use(&self, part: &Part) -> [&'static str; 2] {
+        let mut sections = part.entries.iter().flat_map(|place| &self.entries[*place].sections);
+        match sections.all(|section| section.has_large_blocks) {
+            true => [BANDWIDTH, OPERATIONS],
+            false => [OPERATIONS, BANDWIDTH],
+        }
     }
 
     fn recording(&self, entries: &[FioJob]) -> Recording {
@@ -560,6 +582,8 @@ fn section_of(job: &JobFile, index: usize, name: String) -> Section {
         index,
         name,
         block_size: sizes.iter().map(|name| given(name).unwrap_or_default()).collect(),
+        has_large_blocks: sizes[2..].iter().all(|name| given(name).is_none())
+            && sizes[..2].iter().find_map(|name| given(name)).is_some_and(|text| are_large(&text)),
         reads: match of_files {
             Some((_, operation)) => Reads::Files(operation),
             None if !(verifies(job, index) && writes) => Reads::Read,
@@ -576,6 +600,12 @@ fn section_of(job: &JobFile, index: usize, name: String) -> Section {
         is_unified: given("unified_rw_reporting").is_some(),
         waits: given("wait_for").is_some(),
     }
+}
+
+/// Whether the sizes of a `bs`, for reads, writes and trims, are all large.
+fn are_large(text: &str) -> bool {
+    let is_large = |one: &str| parse_bytes(one, false).is_some_and(|b| b >= LARGE_BLOCK_BYTES);
+    text.split(',').filter(|one| !one.is_empty()).all(is_large)
 }
 
 /// Whether a switch of fio's is on.

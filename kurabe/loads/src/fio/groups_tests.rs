@@ -60,7 +60,11 @@ fn stages_that_ran_one_after_another_have_figures_of_their_own() {
     let values = told(&figures);
     let of = |name: &str| values.iter().find(|(known, _)| *known == name).unwrap().1;
     assert_eq!(names.map(of), [10.0, 20.0, 400.0]);
-    assert_eq!(values[0].0, "seq: read operations");
+    // Blocks of 1 MiB are compared by bytes, those of 4 KiB by operations.
+    let order = ["seq: read bandwidth", "seq: read operations"];
+    assert_eq!([values[0].0, values[1].0], order);
+    let rand = values.iter().find(|(name, _)| name.starts_with("rand: ")).unwrap();
+    assert_eq!(rand.0, "rand: read operations");
     let sums = values.iter().filter(|(name, _)| !name.contains(": "));
     assert_eq!(sums.count(), 0, "{values:?}");
     let expected = [("seq: read", 907), ("fill: write", 807), ("rand: read", 77)];
@@ -112,7 +116,7 @@ fn sections_that_run_together_have_a_sum_where_it_means_something() {
     let sizes = figures_of("[a]\nrw=read\nbs=1m\nsize=1m\n[b]\nrw=read\nbs=4k\nsize=1m\n");
     let names: Vec<&str> = told(&sizes).into_iter().map(|(name, _)| name).collect();
     let parts =
-        ["a: read operations", "a: read bandwidth", "b: read operations", "b: read bandwidth"];
+        ["a: read bandwidth", "a: read operations", "b: read operations", "b: read bandwidth"];
     assert_eq!(names, [&["read bandwidth"][..], &parts].concat());
     assert_eq!(kinds(&sizes), [("a: read".to_owned(), 907), ("b: read".to_owned(), 807)]);
     // One of them waits for the other.
@@ -134,6 +138,27 @@ fn a_group_that_is_reported_as_one_is_one_unless_block_sizes_differ() {
     // What fio counts as reads is a verification in one and a reading in the other.
     let reads = "[global]\ngroup_reporting\nsize=1m\n[a]\nrw=write\nverify=md5\n[b]\nrw=read\n";
     assert_eq!(several_sizes(&job(reads)).len(), 2);
+}
+
+#[test]
+fn jobs_of_large_blocks_alone_are_ranked_by_their_bytes() {
+    let first = |options: &str| {
+        let text = format!("[a]\nrw=read\nsize=8m\n{options}\n");
+        let groups = groups_of(&text);
+        let jobs = [ran("a", 0, side(100, 1000, 900), none())];
+        let figures = groups.figures(&jobs, None).unwrap();
+        let (first, declared) = (told(&figures)[0].0.to_owned(), groups.metrics()[0].clone());
+        assert_eq!(first, declared, "the plan names the figure that ranks: {options}");
+        first
+    };
+    for large in ["bs=128k", "bs=1M", "blocksize=1MiB", "bs=1m,256k", "bs=131072"] {
+        assert_eq!(first(large), "read bandwidth", "{large}");
+    }
+    for other in
+        ["", "bs=4k", "bs=127k", "bs=1m,4k", "bsrange=128k-1m", "bs=1m\nbssplit=4k/50:1m/50"]
+    {
+        assert_eq!(first(other), "read operations", "{other}");
+    }
 }
 
 #[test]
