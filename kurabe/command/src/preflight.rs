@@ -117,20 +117,11 @@ fn workload_problems(
     let mut problems = command_problems(workload, study.directory.as_deref());
     let name = &workload.name;
     let opened = KINDS.open(&workload.load);
-    let why_not_on_files = opened.as_ref().ok().and_then(|load| load.why_not_on_files());
+    let trimming = opened.as_ref().ok().and_then(|load| load.trims());
     if let Err(problem) = opened.and_then(|load| load.check(capacity)) {
         problems.push(format!("workload '{name}': {problem}"));
     }
-    let mounted = |contender: &&Contender| {
-        filesystem::by_name(&contender.file_system).is_some_and(|f| f.access == Access::Mounted)
-    };
-    if let (Some(why), Some(contender)) = (why_not_on_files, study.contenders.iter().find(mounted))
-    {
-        problems.push(format!(
-            "workload '{name}': {why}; contender '{}' is a file system",
-            contender.label
-        ));
-    }
+    problems.extend(trimming.and_then(|job| trim_problem(study, workload, &job)));
     for contender in &study.contenders {
         let access = filesystem::by_name(&contender.file_system).map(|f| f.access);
         let Some(ground) = access.and_then(ground_of) else { continue };
@@ -144,6 +135,26 @@ fn workload_problems(
         }
     }
     problems
+}
+
+/// Why a job that trims cannot run on the contenders of a study.
+fn trim_problem(study: &Study, workload: &Workload, job: &str) -> Option<String> {
+    let (name, kind) = (&workload.name, &workload.load.kind);
+    let access = |contender: &Contender| {
+        filesystem::by_name(&contender.file_system).map(|file_system| file_system.access)
+    };
+    let mut contenders = study.contenders.iter();
+    let said = match contenders.find(|contender| access(contender) == Some(Access::Mounted)) {
+        Some(mounted) => format!(
+            "{kind} trims devices only, not files; compare raw devices, or leave that job out; contender '{}' is a file system",
+            mounted.label
+        ),
+        None if !study.discard => {
+            "a device is trimmed only where the study allows it; add --discard (study key `discard`), or leave that job out".into()
+        }
+        None => return None,
+    };
+    Some(format!("workload '{name}': '{job}' trims, and {said}"))
 }
 
 /// Where a load works under a contender that has no directory for it.

@@ -222,6 +222,10 @@ fn a_job_that_cannot_run_is_refused_before_anything_is_made() {
         assert_eq!(said.matches(says).count(), 1, "{job}: {said}");
         assert!(ran.stdout.is_empty() && !site.work().join("result").exists(), "{job}: {ran:?}");
     }
+    fs::write(site.work().join("job.fio"), "[b]\nrw=randtrim\nsize=1m\n").unwrap();
+    let on_raw = site.compare(&["raw"], &["--fio", "job.fio"], &[]).expect(2);
+    let on_raw = on_raw.says(&["'b' trims, and a device is trimmed only where", "add --discard"]);
+    assert!(on_raw.stdout.is_empty() && !site.work().join("result").exists(), "{on_raw:?}");
     // Another engine frees blocks of files, and a device takes trims.
     fs::write(site.work().join("job.fio"), "[a]\nrw=trim\nsize=64k\nioengine=falloc\n").unwrap();
     site.compare(&["ext2"], &["--fio", "job.fio"], &[]).expect(0);

@@ -168,8 +168,9 @@ pub trait Generator {
         None
     }
 
-    /// Why it can work on a raw device alone, and on no file system.
-    fn why_not_on_files(&self) -> Option<String> {
+    /// The name of a job of it that trims the device on which it works, which no file system takes, and a device only
+    /// where the study lets blocks be discarded.
+    fn trims(&self) -> Option<String> {
         None
     }
 

@@ -228,7 +228,10 @@ pub fn reasons(finished: &Finished) -> Vec<String> {
     for line in finished.stderr.lines().chain(of_jobs) {
         let line = without_pid(line.trim());
         let line = line.strip_prefix("fio: ").unwrap_or(&line).to_owned();
-        if !line.is_empty() && !reasons.contains(&line) && reasons.len() < REASONS_MAX {
+        // fio goes on without, and kurabe drops the caches itself.
+        let is_remark = line.starts_with("cache invalidation of ");
+        if !line.is_empty() && !is_remark && !reasons.contains(&line) && reasons.len() < REASONS_MAX
+        {
             reasons.push(line);
         }
     }
@@ -363,6 +366,8 @@ Trailing words
         let of_job = "err=95/file:ioengines.c:399, func=td_io_queue, error=Not supported";
         let two = format!("fio: pid=18, {of_job}\nfio: pid=19, {of_job}\n\n{STDOUT}");
         assert_eq!(failed(&two, ""), [of_job]);
+        let remark = "fio: cache invalidation of dev/loop7 failed: Permission denied\n";
+        assert_eq!(failed(&two, remark), [of_job]);
         let on_stderr = "fio: failed parsing directory=x\n\nfio: file:options.c:1457, func=lstat\n";
         let expected = ["failed parsing directory=x", "file:options.c:1457, func=lstat"];
         assert_eq!(failed("", on_stderr), expected);

@@ -396,13 +396,10 @@ impl Generator for FioLoad {
         })
     }
 
-    fn why_not_on_files(&self) -> Option<String> {
+    fn trims(&self) -> Option<String> {
         let job = job(self).ok()?;
         let (_, section) = job.jobs().find(|(index, _)| trims_a_device(&job, *index))?;
-        Some(format!(
-            "'{}' trims, and fio trims devices only, not files; compare raw devices, or leave that job out",
-            section.name
-        ))
+        Some(section.name.clone())
     }
 
     fn find_loss(&self, task: &LoadTask, acknowledged: &str) -> Result<Option<Loss>, String> {
