@@ -1,242 +1,253 @@
-// Makes the still pictures of the page interactive: the same charts, drawn by plotly.js from the
-// JSON in the page. Without this script the pictures, their numbers and all tables stay as they are.
+// Makes the pictures of the page answer: what is pointed at is said, a part can be enlarged, and a press on a name
+// in a legend hides it in every picture. Works on the SVG in the page alone; without this script everything is there.
+// Places are shares of a plot, 0 to 1 from the left and from the top.
 (function () {
   "use strict";
-  const source = document.getElementById("kurabe-charts");
-  if (!source || !window.Plotly) return;
-  const charts = JSON.parse(source.textContent);
-  const symbols = ["circle", "square", "diamond", "triangle-up", "triangle-down", "x", "hexagon"];
-  const dashes = ["solid", "7px,3px", "2px,2px", "9px,3px,2px,3px", "12px,4px", "4px,4px", "1px,3px", "6px,2px,1px,2px,1px,2px"];
-  const patterns = ["", "/", "\\", ".", "x", "-", "|", "+"];
-  const style = getComputedStyle(document.documentElement);
-  const colour = (name) => style.getPropertyValue(name).trim();
-  const touch = window.matchMedia("(pointer: coarse)").matches;
+  const NEAR_PX = 32, DRAG_PX = 6, NARROWEST = 0.001;
 
-  // plotly.js reads a little HTML in every text; labels are text.
-  const plain = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
-
-  // Beside a narrow picture there is room for the figure and for what is uncertain in it.
-  const brief = (text) => text.replace(/ \([^)]*\)/, "").replace(", up to ", " → ").replace(/\[too wide[^\]]*\]/, "[?]");
-
-  function interval(points, ink, thickness) {
-    // An interval that goes on has no ends across it: `beyond` draws what it has.
-    const cap = points.some((point) => point.cut) ? 0 : thickness * 2.4;
-    return {
-      visible: points.some((point) => point.high !== undefined),
-      type: "data", symmetric: false, color: ink, thickness, width: cap,
-      array: points.map((point) => (point.high === undefined ? 0 : point.high - point.x)),
-      arrayminus: points.map((point) => (point.low === undefined ? 0 : point.x - point.low)),
-    };
+  function element(name, className, parent) {
+    const made = document.createElement(name);
+    made.className = className;
+    parent.append(made);
+    return made;
   }
 
-  // The ends of intervals of which one goes on beyond the picture: an arrow there, a dash elsewhere.
-  function beyond(chart, series) {
-    const ink = colour(series.mark === "whisker" ? "--ink" : "--k" + (chart.keys[series.key].style % 8));
-    const cut = series.points.filter((point) => point.cut);
-    const ends = cut.flatMap((point) => [
-      { x: point.low, y: point.y, symbol: point.cut[0] ? "triangle-left" : "line-ns" },
-      { x: point.high, y: point.y, symbol: point.cut[1] ? "triangle-right" : "line-ns" },
-    ]);
-    return ends.length === 0 ? [] : [{
-      type: "scatter", mode: "markers", hoverinfo: "skip", showlegend: false, cliponaxis: false,
-      x: ends.map((end) => end.x), y: ends.map((end) => end.y),
-      marker: { symbol: ends.map((end) => end.symbol), size: 9, color: ink, line: { width: 1.4, color: ink } },
-    }];
-  }
-
-  function trace(chart, series, narrow) {
-    const key = chart.keys[series.key];
-    const ink = colour("--k" + (key.style % 8));
-    const points = series.points;
-    const common = {
-      name: plain(key.name), showlegend: false, visible: !key.hidden,
-      hoverinfo: "text", hovertext: points.map((point) => plain(point.text)),
-      hoverlabel: { align: "left" },
-    };
-    const bars = (marker) => Object.assign(common, {
-      type: "bar", orientation: "h", width: 0.64,
-      x: points.map((point) => point.x - (point.low || 0)),
-      base: points.map((point) => point.low || 0),
-      y: points.map((point) => point.y),
-      marker,
-    });
-    const lines = { line: { color: ink, dash: dashes[key.style % 8], width: 2 } };
-    const marker = (size, opacity) => ({
-      marker: { color: ink, size, opacity, symbol: symbols[key.style % 7], line: { width: 0 } },
-    });
-    const place = { type: "scatter", x: points.map((point) => point.x), y: points.map((point) => point.y) };
-    switch (series.mark) {
-      case "bars": return bars({
-        color: ink, line: { width: 1, color: colour("--paper") },
-        pattern: chart.legend ? { shape: patterns[key.style % 8], size: 6, solidity: 0.18, fgcolor: colour("--paper"), fillmode: "overlay" } : {},
-      });
-      case "hatched": return bars({
-        color: colour("--paper"), line: { width: 1.4, color: ink },
-        pattern: { shape: "/", size: 6, solidity: 0.3, fgcolor: ink, bgcolor: colour("--paper"), fillmode: "replace" },
-      });
-      case "line": return Object.assign(common, place, lines, { mode: "lines" });
-      case "faint": return Object.assign(common, place, { mode: "lines", opacity: 0.3, line: { color: ink, width: 1, dash: lines.line.dash } });
-      case "steps": return Object.assign(common, place, lines, marker(8, 1), { mode: "lines+markers" });
-      case "dots": return Object.assign(common, place, marker(7, 0.55), { mode: "markers" });
-      case "hollow": return Object.assign(common, place, {
-        mode: "markers",
-        marker: { symbol: symbols[key.style % 7] + "-open", size: 11, color: ink, line: { width: 2, color: ink } },
-        error_x: interval(points, ink, 2.5),
-      });
-      case "whisker": return Object.assign(common, place, {
-        mode: "markers", hoverinfo: "skip", marker: { size: 1, opacity: 0 },
-        error_x: interval(points, colour("--ink"), 1.4),
-      });
-      case "label": return Object.assign(common, place, {
-        mode: "text", hoverinfo: "skip", cliponaxis: false, textposition: "middle right",
-        // Far enough away for an arrow or a circle at the end.
-        text: points.map((point) => "\u00a0\u00a0\u00a0" + plain(narrow ? brief(point.text) : point.text)),
-        textfont: { size: 11, color: colour("--ink") },
-      });
-      case "ring": return Object.assign(common, place, { mode: "markers", marker: { symbol: "circle-open", size: 15, color: colour("--ink"), line: { width: 2 } } });
-      case "small-ring": return Object.assign(common, place, { mode: "markers", marker: { symbol: "circle-open", size: 9, color: colour("--ink"), line: { width: 1.2 } } });
-      case "crossed-ring": return Object.assign(common, place, { mode: "markers", marker: { symbol: "circle-x-open", size: 9, color: colour("--ink"), line: { width: 1.2 } } });
-      case "interval": return Object.assign(common, place, marker(13, 1), {
-        mode: "markers",
-        error_x: interval(points, ink, 2.5),
-      });
-    }
-    return Object.assign(common, place, { mode: "markers" });
-  }
-
-  function axis(data, narrow) {
-    const log = data.logarithmic;
-    // Beside a narrow picture what follows the last comma goes first, unless it tells two apart.
-    const short = (text) => (text.length > 13 ? text.replace(/, [^,]*$/, "") : text);
-    const names = data.ticks.map((tick) => short(tick.text));
-    const cut = (text) => {
-      if (!narrow) return text;
-      const alone = names.indexOf(short(text)) === names.lastIndexOf(short(text));
-      const [front, end, room] = alone ? [short(text), "", 13] : [short(text), text.slice(short(text).length), 18];
-      return front.length + end.length > room ? front.slice(0, Math.max(room - end.length - 1, 4)) + "…" + end : front + end;
-    };
-    const found = {
-      title: { text: plain(data.title), font: { size: 12, color: colour("--faint") }, standoff: 8 },
-      type: log ? "log" : "linear", range: data.range.map((end) => (log ? Math.log10(end) : end)),
-      gridcolor: colour("--rule"), linecolor: colour("--faint"), zeroline: false, automargin: true,
-      tickfont: { size: 12, color: colour("--faint") },
-    };
-    if (data.fixed) {
-      found.tickmode = "array";
-      found.tickvals = data.ticks.map((tick) => tick.at);
-      found.ticktext = data.ticks.map((tick) => plain(cut(tick.text)));
-    }
-    return found;
-  }
-
-  function layout(chart, width) {
-    const y = axis(chart.y, width < 520);
-    const rows = chart.y.fixed && !chart.y.logarithmic;
-    if (rows) y.showgrid = false;
-    const shapes = [], annotations = [];
-    // Lines lie over bars, which would hide them.
-    const layer = chart.series.every((series) => series.mark === "bars") ? "above" : "below";
-    for (const guide of chart.guides) {
-      if (guide.kind === "band") {
-        shapes.push({ type: "rect", layer: "below", xref: "x", yref: "paper", x0: guide.from, x1: guide.to, y0: 0, y1: 1, fillcolor: colour("--rule"), opacity: 0.55, line: { width: 0 } });
-      } else if (guide.kind === "level") {
-        shapes.push({ type: "line", layer, xref: "paper", yref: "y", x0: 0, x1: 1, y0: guide.y, y1: guide.y, line: { color: colour("--ink"), width: 1 } });
-      } else {
-        shapes.push({ type: "line", layer, xref: "x", yref: "paper", x0: guide.x, x1: guide.x, y0: 0, y1: 1, line: { color: colour("--ink"), width: 1 } });
-        const at = (x) => (chart.x.logarithmic ? Math.log10(x) : x);
-        const [start, end] = chart.x.range.map(at);
-        // Its name goes to the left where there is no room before the buttons.
-        const room = (1 - (at(guide.x) - start) / (end - start)) * width;
-        annotations.push({ text: plain(guide.text), xref: "x", yref: "paper", x: at(guide.x), y: 1, yanchor: "bottom", xanchor: room < 140 ? "right" : "left", showarrow: false, font: { size: 11, color: colour("--faint") } });
+  // What can be pointed at: where it is, and what is said of it.
+  function marksOf(zoom) {
+    const marks = [];
+    const share = (node, name) => parseFloat(node.getAttribute(name)) / 100;
+    for (const series of zoom.querySelectorAll("[data-key]")) {
+      for (const node of series.querySelectorAll("use, rect, path[data-says]")) {
+        if (node.dataset.says !== undefined) {
+          const places = node.getAttribute("d").match(/-?\d+/g).map((number) => number / 10000);
+          node.dataset.says.split("\n").forEach((said, at) => {
+            marks.push({ x: places[2 * at], y: places[2 * at + 1], text: node.dataset.who + said, series });
+          });
+          continue;
+        }
+        const title = node.querySelector("title");
+        if (!title) continue;
+        const [x, y] = [share(node, "x"), share(node, "y")];
+        const [width, height] = [share(node, "width") || 0, share(node, "height") || 0];
+        marks.push({ x: x + width, y: y + height / 2, left: x, width, top: y, height, text: title.textContent, series });
+        // The browser would say it a second time.
+        title.remove();
       }
     }
-    return {
-      height: chart.height + 12, margin: { l: rows ? 10 : 50, r: 34, t: 20, b: 46 }, barmode: "overlay",
-      paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", showlegend: false,
-      font: { family: colour("--sans"), color: colour("--ink") }, hovermode: "closest",
-      dragmode: touch ? false : "zoom",
-      modebar: { orientation: "v", bgcolor: "rgba(0,0,0,0)", color: colour("--faint"), activecolor: colour("--ink") }, xaxis: axis(chart.x, false), yaxis: y, shapes, annotations,
+    return marks;
+  }
+
+  // Marks at multiples of 1, 2 or 5 times a power of ten, on a long logarithmic axis at these.
+  function ticks(kind, low, high) {
+    const found = [];
+    if (kind !== "linear" && Math.log10(high / low) > 0.8) {
+      for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high); power++) {
+        for (const factor of [1, 2, 5]) found.push(factor * 10 ** power);
+      }
+    } else {
+      const rough = (high - low) / 6, power = 10 ** Math.floor(Math.log10(rough));
+      const step = [1, 2, 5, 10].map((factor) => factor * power).find((one) => one >= rough) || rough;
+      for (let count = Math.ceil(low / step); count * step <= high; count++) found.push(count * step);
+    }
+    return found.filter((value) => value >= low && value <= high);
+  }
+
+  function label(kind, value) {
+    const units = kind === "time" ? [[1e9, " s"], [1e6, " ms"], [1e3, " µs"], [1, " ns"]] : [[1, ""]];
+    const [size, unit] = units.find(([least]) => Math.abs(value) >= least * 0.999999) || units[units.length - 1];
+    return Number((value / size).toPrecision(6)) + unit;
+  }
+
+  // The labels of an axis for the part of it that is shown.
+  function axis(area, name, ends, shown) {
+    const group = area.querySelector(":scope > g." + name);
+    const [kind, low, high] = ends.split(" ").map((word, at) => (at ? Number(word) : word));
+    const whole = shown[0] === 0 && shown[1] === 1;
+    const place = (share) => (share - shown[0]) / (shown[1] - shown[0]);
+    const put = (node, share, hidden) => {
+      for (const at of node.tagName === "line" ? [name + "1", name + "2"] : [name]) node.setAttribute(at, place(share) * 100 + "%");
+      node.style.display = hidden || place(share) < -1e-6 || place(share) > 1 + 1e-6 ? "none" : "";
     };
+    group.querySelectorAll(".made").forEach((node) => node.remove());
+    for (const node of group.querySelectorAll("line, text")) {
+      const at = name + (node.tagName === "line" ? "1" : "");
+      if (node.dataset.at === undefined) node.dataset.at = node.getAttribute(at);
+      const named = !kind || node.matches(".guide, .above");
+      put(node, parseFloat(node.dataset.at) / 100, !whole && !named);
+    }
+    if (whole || !kind) return;
+    const curve = kind === "linear" ? [(value) => value, (value) => value] : [Math.log, Math.exp];
+    const [from, to] = [low, high].map(curve[0]);
+    const up = (share) => (name === "y" ? 1 - share : share);
+    const value = (share) => curve[1](from + up(share) * (to - from));
+    const [line, text] = ["line", "text"].map((one) => group.querySelector(one + ":not(.guide)"));
+    for (const at of ticks(kind, ...[value(shown[0]), value(shown[1])].sort((one, other) => one - other))) {
+      for (const kin of [line, text]) {
+        if (!kin) continue;
+        const made = kin.cloneNode(false);
+        made.classList.add("made");
+        if (kin === text) made.textContent = label(kind, at);
+        put(made, up((curve[0](at) - from) / (to - from)), false);
+        group.append(made);
+      }
+    }
   }
 
-  const config = {
-    responsive: true, displaylogo: false, doubleClick: "reset", showSendToCloud: false,
-    plotlyServerURL: "", modeBarButtons: [["zoomIn2d", "zoomOut2d", "resetScale2d", "toImage"]],
-  };
+  function answer(plot) {
+    const area = plot.querySelector("svg"), zoom = plot.querySelector(".zoom");
+    const tip = element("div", "tip", plot), box = element("div", "box", plot);
+    const back = element("button", "back", plot), status = element("p", "status", plot);
+    const rows = plot.classList.contains("rows");
+    let shown = { x: [0, 1], y: [0, 1] }, marks = null, chosen = -1, start = null;
+    tip.hidden = box.hidden = back.hidden = true;
+    back.type = "button";
+    back.textContent = "Whole picture";
+    status.setAttribute("aria-live", "polite");
+    area.setAttribute("tabindex", "0");
+    area.setAttribute("aria-roledescription", "chart; arrow keys for its points, + and - to zoom");
+    const known = () => (marks = marks || marksOf(zoom));
+    const is_shown = (mark) => mark.series.style.display !== "none";
 
-  function draw(figure) {
-    const chart = charts[Number(figure.dataset.chart)];
-    const still = figure.querySelector(".still"), live = figure.querySelector(".live");
-    live.hidden = false;
-    still.hidden = true;
-    const shown = chart.keys.map((key) => !key.hidden);
-    const narrow = live.clientWidth < 520;
-    const drawn = (series) => [trace(chart, series, narrow), ...beyond(chart, series)];
-    const traces = chart.series.flatMap((series) => drawn(series).map((one) => Object.assign(one, { visible: shown[series.key] })));
-    Plotly.react(live, traces, layout(chart, live.clientWidth), config);
-    live.querySelectorAll(".modebar-btn").forEach((button) => button.setAttribute("tabindex", "-1"));
-  }
+    function show(part) {
+      shown = part;
+      const size = (name) => shown[name][1] - shown[name][0];
+      for (const [name, extent] of [["x", "width"], ["y", "height"]]) {
+        zoom.setAttribute(name, -100 * shown[name][0] / size(name) + "%");
+        zoom.setAttribute(extent, 100 / size(name) + "%");
+        axis(area, name, plot.dataset[name], shown[name]);
+      }
+      back.hidden = size("x") === 1 && size("y") === 1;
+      plot.classList.toggle("part", !back.hidden);
+      point(-1);
+    }
 
-  // A hidden contender is taken out of every chart that names it in its legend.
-  const buttons = [];
-  function toggle(group, name, hidden, first) {
-    const changed = buttons.filter((entry) => entry.key.group === group && entry.key.name === name);
-    changed.forEach((entry) => {
-      entry.key.hidden = hidden;
-      entry.button.setAttribute("aria-pressed", String(!hidden));
+    // Where a share of the whole is in the area, in px, and how large the area is.
+    function place(x, y) {
+      const { width, height } = area.getBoundingClientRect();
+      const of = (share, [from, to]) => (share - from) / (to - from);
+      // On a narrow screen the marks of a row lie below its label.
+      const shift = parseFloat(getComputedStyle(area).getPropertyValue("--shift")) || 0;
+      return [of(x, shown.x) * width, of(y, shown.y) * height + shift, width, height];
+    }
+
+    function nearest(x, y) {
+      let best = -1, least = NEAR_PX;
+      known().forEach((mark, at) => {
+        if (!is_shown(mark)) return;
+        const [right, middle, width, height] = place(mark.x, mark.y);
+        let distance = Math.hypot(right - x, middle - y);
+        if (mark.width !== undefined && mark.width > 0) {
+          const [left, top] = place(mark.left, mark.top), bottom = 2 * middle - top;
+          distance = Math.hypot(Math.max(left - x, 0, x - right), Math.max(top - y, 0, y - bottom));
+        }
+        if (right > -1 && right < width + 1 && middle > -1 && middle < height + 1 && distance < least) [best, least] = [at, distance];
+      });
+      return best;
+    }
+
+    function point(at) {
+      chosen = at;
+      tip.hidden = at < 0;
+      if (at < 0) return;
+      const mark = known()[at], [x, y] = place(mark.x, mark.y), inner = area.getBoundingClientRect(), outer = plot.getBoundingClientRect();
+      tip.textContent = mark.text;
+      const left = inner.left - outer.left + x, top = inner.top - outer.top + y;
+      tip.style.left = Math.max(0, Math.min(left - tip.offsetWidth / 2, outer.width - tip.offsetWidth)) + "px";
+      tip.style.top = top - tip.offsetHeight - 10 + "px";
+    }
+
+    const at = (event) => {
+      const inner = area.getBoundingClientRect();
+      return [event.clientX - inner.left, event.clientY - inner.top, inner.width, inner.height];
+    };
+    const drawn = (event) => {
+      const [x, y, width, height] = at(event), [fromX, fromY] = start;
+      const clamp = (value, most) => Math.max(0, Math.min(value, most));
+      const span = (one, other, most) => [one, other].map((value) => clamp(value, most) / most).sort((a, b) => a - b);
+      const is_y = !rows && Math.abs(y - fromY) > 4 * DRAG_PX, is_x = rows || Math.abs(x - fromX) > 4 * DRAG_PX || !is_y;
+      return { x: is_x ? span(fromX, x, width) : [0, 1], y: is_y ? span(fromY, y, height) : [0, 1] };
+    };
+
+    area.addEventListener("pointerdown", (event) => {
+      if (event.button === 0) start = at(event);
     });
-    draw(first);
-    soon(changed.map((entry) => entry.figure).filter((figure) => figure !== first && drawn.has(figure)), draw);
-  }
+    area.addEventListener("pointermove", (event) => {
+      const [x, y] = at(event);
+      if (start && (!box.hidden || Math.hypot(x - start[0], y - start[1]) > DRAG_PX)) {
+        if (box.hidden) area.setPointerCapture(event.pointerId);
+        const part = drawn(event), inner = area.getBoundingClientRect(), outer = plot.getBoundingClientRect();
+        box.hidden = false;
+        box.style.left = inner.left - outer.left + part.x[0] * inner.width + "px";
+        box.style.top = inner.top - outer.top + part.y[0] * inner.height + "px";
+        box.style.width = (part.x[1] - part.x[0]) * inner.width + "px";
+        box.style.height = (part.y[1] - part.y[0]) * inner.height + "px";
+        point(-1);
+      } else if (event.pointerType === "mouse") {
+        point(nearest(x, y));
+      }
+    });
+    area.addEventListener("pointerup", (event) => {
+      if (start && !box.hidden) zoomTo(drawn(event));
+      else if (start) point(nearest(...at(event)));
+      start = null;
+      box.hidden = true;
+    });
+    area.addEventListener("pointercancel", () => { start = null; box.hidden = true; });
+    area.addEventListener("pointerleave", (event) => event.pointerType === "mouse" && point(-1));
+    area.addEventListener("blur", () => point(-1));
+    area.addEventListener("dblclick", () => show({ x: [0, 1], y: [0, 1] }));
+    back.addEventListener("click", () => { show({ x: [0, 1], y: [0, 1] }); area.focus(); });
 
-  function legend(figure) {
-    const chart = charts[Number(figure.dataset.chart)];
-    figure.querySelectorAll(".legend [data-key]").forEach((entry) => {
-      const button = document.createElement("button");
-      const key = chart.keys[Number(entry.dataset.key)];
-      button.type = "button";
-      button.innerHTML = entry.innerHTML;
-      button.setAttribute("aria-pressed", String(!key.hidden));
-      button.title = "show or hide in all charts";
-      button.addEventListener("click", () => toggle(key.group, key.name, !key.hidden, figure));
-      buttons.push({ key, button, figure });
-      entry.replaceWith(button);
+    // Shares of what is shown become shares of the whole.
+    function zoomTo(part) {
+      const of = (name) => part[name].map((share) => shown[name][0] + share * (shown[name][1] - shown[name][0]));
+      const wanted = { x: of("x"), y: of("y") };
+      if (wanted.x[1] - wanted.x[0] > NARROWEST && wanted.y[1] - wanted.y[0] > NARROWEST) show(wanted);
+    }
+
+    area.addEventListener("keydown", (event) => {
+      const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+      const mark = known()[chosen];
+      if (step) {
+        let next = chosen;
+        do next += step; while (known()[next] && !is_shown(known()[next]));
+        if (known()[next]) point(next), status.textContent = known()[next].text;
+      } else if (event.key === "+" || event.key === "-") {
+        const half = (shown.x[1] - shown.x[0]) * (event.key === "+" ? 0.25 : 1);
+        const middle = mark ? mark.x : (shown.x[0] + shown.x[1]) / 2, kept = chosen;
+        if (half > NARROWEST) show({ x: [Math.max(0, middle - half), Math.min(1, middle + half)], y: shown.y });
+        point(kept);
+      } else if (event.key === "Escape") {
+        show({ x: [0, 1], y: [0, 1] });
+      } else return;
+      event.preventDefault();
     });
   }
+  document.querySelectorAll(".plot").forEach(answer);
 
-  // One after the other, so that the page answers in between.
-  function soon(figures, act) {
-    setTimeout(function next() {
-      const figure = figures.shift();
-      if (!figure) return;
-      act(figure);
-      setTimeout(next, 20);
-    }, 20);
-  }
-
-  const figures = Array.from(document.querySelectorAll("figure[data-chart]"));
-  const drawn = new Set();
-  function drawOnce(figure) {
-    if (drawn.has(figure)) return;
-    drawn.add(figure);
-    draw(figure);
-  }
-  // What comes into view is drawn first, the rest while the reader reads; what is folded away waits
-  // until it is asked for.
-  const watcher = new IntersectionObserver((entries) => {
-    entries.filter((entry) => entry.isIntersecting).forEach((entry) => drawOnce(entry.target));
-  }, { rootMargin: "400px 0px" });
-  figures.forEach((figure) => { legend(figure); watcher.observe(figure); });
-  soon(figures.filter((figure) => !figure.closest("details:not([open])")), drawOnce);
+  // A name that is pressed is hidden in every picture that has it in its legend.
+  const entries = Array.from(document.querySelectorAll(".legend [data-key]"), (entry) => {
+    const button = document.createElement("button"), figure = entry.closest("figure");
+    button.type = "button";
+    button.innerHTML = entry.innerHTML;
+    button.title = "show or hide in all charts";
+    button.setAttribute("aria-pressed", "true");
+    const { key, group } = entry.dataset, name = group + " " + entry.textContent;
+    button.addEventListener("click", () => {
+      const shown = button.getAttribute("aria-pressed") !== "true";
+      entries.filter((one) => one.name === name).forEach((one) => {
+        one.button.setAttribute("aria-pressed", String(shown));
+        one.figure.querySelectorAll(`[data-key="${one.key}"]`).forEach((series) => (series.style.display = shown ? "" : "none"));
+      });
+    });
+    entry.replaceWith(button);
+    return { button, figure, key, name };
+  });
 
   // What need not be scrolled is no stop on the way of the Tab key.
-  const fits = new ResizeObserver((entries) => entries.forEach(({ target }) => {
+  const fits = new ResizeObserver((seen) => seen.forEach(({ target }) => {
     if (target.scrollWidth > target.clientWidth) target.setAttribute("tabindex", "0");
     else target.removeAttribute("tabindex");
   }));
-  document.querySelectorAll(".scroll").forEach((element) => fits.observe(element));
-
-  window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
-    drawn.forEach(draw);
-  });
+  document.querySelectorAll(".scroll").forEach((region) => fits.observe(region));
 })();

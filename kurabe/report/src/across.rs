@@ -419,7 +419,7 @@ pub fn page(across: &Across<'_>) -> String {
     let title = format!("{} against {}", across.names[1..].join(", "), across.names[0]);
     let mut blocks = vec![Block::heading(1, "", title.clone())];
     blocks.extend(document(across));
-    crate::page::document(&title, &html::render(&blocks))
+    crate::page::whole(&title, &html::render(&blocks))
 }
 
 /// Every chart as a picture: the name of its file, and the SVG.

@@ -11,7 +11,7 @@ use lab::study::LeftOut;
 use lab::warning::{Kind, Warning};
 use lab::watched::Disturbed;
 
-use crate::charts::{View, matrix, ratio};
+use crate::charts::{View, benefit, matrix, power_cuts, ratio, runs};
 use crate::document::Block;
 use crate::quotient::{speed_of, speeds};
 use crate::sessions;
@@ -78,15 +78,27 @@ fn shows_times(loads: &[WorkloadAnalysis]) -> bool {
     unchanged(loads).is_none() || loads.iter().any(choice::is_decided)
 }
 
-/// The pictures that belong to the answer.
+/// The pictures that belong to the answer: every run, and what its time buys.
 fn pictures(source: &Source) -> Vec<Block> {
     match View::all(source).as_slice() {
-        [view] => {
-            let ratios = ratio::against_baseline(view).map(Block::Chart);
-            ratios.into_iter().chain(maps(view)).collect()
+        [view] => pictures_of(view),
+        _ => {
+            let benefit = benefit::of_loads(source);
+            let all = runs::every(source).into_iter().chain(benefit);
+            let mut blocks = Block::charts(all);
+            let ratios = ratio::overview(source).map(|chart| vec![Block::Chart(chart)]);
+            blocks.extend(ratios.map(|chart| Block::fold("Every load in one picture", chart)));
+            blocks
         }
-        _ => ratio::overview(source).map(Block::Chart).into_iter().collect(),
     }
+}
+
+/// The pictures of a load that belong to its ranking.
+pub fn pictures_of(view: &View<'_>) -> Vec<Block> {
+    let charts = runs::of_load(view).into_iter().chain(benefit::of_load(view));
+    let mut blocks = Block::charts(charts.chain(power_cuts::timelines(view)));
+    blocks.extend(maps(view));
+    blocks
 }
 
 /// The maps of a fio matrix, with what they are.
@@ -220,11 +232,7 @@ const DISTURBED_TOLD: usize = 20;
 
 /// Clauses as sentences.
 fn sentences(clauses: &[String]) -> String {
-    let sentence = |clause: &String| {
-        let mut letters = clause.chars();
-        let first = letters.next().map(|letter| letter.to_uppercase().to_string());
-        format!("{}{}.", first.unwrap_or_default(), letters.as_str())
-    };
+    let sentence = |clause: &String| text::capitalised(clause) + ".";
     clauses.iter().map(sentence).collect::<Vec<_>>().join(" ")
 }
 

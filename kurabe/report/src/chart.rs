@@ -1,15 +1,12 @@
 //! A chart as data: axes, series, guides and the words and numbers for a reader who does not see it.
 //!
-//! One description is drawn twice: as a still SVG by [`crate::svg`], and by the script in the page,
-//! which reads the JSON of the very same structs. Nothing here knows of results. Invariants: every
-//! range is finite and ascending, on a logarithmic axis positive; every series belongs to a key.
-
-use serde::Serialize;
+//! [`crate::svg`] draws it, in the page and as a file. Nothing here knows of results. Invariants: every
+//! range is finite and not empty, on a logarithmic axis positive; every series belongs to a key.
 
 use crate::table::Table;
 
 /// One chart.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone)]
 pub struct Chart {
     /// Identifier, unique in a page; also the name of the SVG file.
     pub id: String,
@@ -27,17 +24,13 @@ pub struct Chart {
     pub keys: Vec<Key>,
     /// Whether the legend is needed; rows that carry their own labels can do without.
     pub legend: bool,
-    /// Whether it is of less weight, and folded away until a reader asks for it.
-    pub folded: bool,
     /// What is drawn, in order.
     pub series: Vec<Series>,
     /// Lines and bands behind the series.
     pub guides: Vec<Guide>,
     /// The marks that the legend explains.
-    #[serde(skip)]
     pub signs: Vec<Sign>,
     /// The numbers that are drawn.
-    #[serde(skip)]
     pub numbers: Table,
 }
 
@@ -53,7 +46,6 @@ impl Chart {
             height: 300,
             keys: Vec::new(),
             legend: true,
-            folded: false,
             series: Vec::new(),
             guides: Vec::new(),
             signs: Vec::new(),
@@ -63,7 +55,7 @@ impl Chart {
 }
 
 /// An axis.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone)]
 pub struct Axis {
     /// What it measures, with its unit.
     pub title: String,
@@ -76,10 +68,12 @@ pub struct Axis {
     /// Whether the labels stand for places that have no others between them (rows, percentiles),
     /// so that they stay as they are when a reader zooms in.
     pub fixed: bool,
+    /// Whether it is of times in ns, which its labels give in units that suit them.
+    pub of_times: bool,
 }
 
 /// A mark of an axis.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Tick {
     /// Where.
     pub at: f64,
@@ -88,14 +82,12 @@ pub struct Tick {
 }
 
 /// An entry of the legend: what can be hidden.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone)]
 pub struct Key {
     /// Its label.
     pub name: String,
     /// Which colour, dash and symbol of the palette.
     pub style: usize,
-    /// Whether it is left out until a reader asks for it.
-    pub hidden: bool,
     /// What is hidden together, in all charts, is what has this and the name in common.
     pub group: &'static str,
 }
@@ -103,12 +95,12 @@ pub struct Key {
 impl Key {
     /// A contender, whose style is its place in the study.
     pub fn contender(label: &str, style: usize) -> Key {
-        Key { name: label.into(), style, hidden: false, group: "contender" }
+        Key { name: label.into(), style, group: "contender" }
     }
 }
 
 /// Points that are drawn alike.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone)]
 pub struct Series {
     /// Index of its key.
     pub key: usize,
@@ -119,8 +111,7 @@ pub struct Series {
 }
 
 /// How the points of a series are drawn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mark {
     /// A line.
     Line,
@@ -151,7 +142,7 @@ pub enum Mark {
 }
 
 /// What a mark stands for that is no contender's alone: an entry of the legend.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone)]
 pub struct Sign {
     /// The mark.
     pub mark: Mark,
@@ -160,21 +151,18 @@ pub struct Sign {
 }
 
 /// One point.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone)]
 pub struct Point {
     /// Horizontally.
     pub x: f64,
     /// Vertically.
     pub y: f64,
     /// Lower end of its interval, or the start of a bar.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub low: Option<f64>,
     /// Upper end of its interval.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub high: Option<f64>,
     /// Whether the interval goes on beyond `low` and beyond `high`, where the picture ends: an
     /// arrow is drawn there, and no end.
-    #[serde(skip_serializing_if = "is_whole")]
     pub cut: [bool; 2],
     /// What is said when it is pointed at.
     pub text: String,
@@ -225,13 +213,8 @@ pub fn undecided_sign(series: &[Series]) -> Vec<Sign> {
     }
 }
 
-fn is_whole(cut: &[bool; 2]) -> bool {
-    *cut == [false; 2]
-}
-
 /// Something behind the series that they are read against.
-#[derive(Debug, Clone, Serialize)]
-#[serde(tag = "kind", rename_all = "kebab-case")]
+#[derive(Debug, Clone)]
 pub enum Guide {
     /// A vertical line.
     Line {
@@ -273,7 +256,13 @@ impl Axis {
         let ticks: Vec<Tick> = labels.into_iter().enumerate().map(tick).collect();
         // The first row on top: the axis runs downwards.
         let range = (ticks.len() as f64 - 0.5, -0.5);
-        Axis { title: String::new(), logarithmic: false, range, ticks, fixed: true }
+        Axis::named("", range, ticks)
+    }
+
+    /// A linear axis of places that have names, and nothing between them.
+    pub fn named(title: impl Into<String>, range: (f64, f64), ticks: Vec<Tick>) -> Axis {
+        let title = title.into();
+        Axis { title, logarithmic: false, range, ticks, fixed: true, of_times: false }
     }
 
     /// A logarithmic axis around 1 and the places and intervals of all points. None without any.
@@ -296,7 +285,7 @@ impl Axis {
     pub fn linear(title: impl Into<String>, low: f64, high: f64) -> Axis {
         let high = if high > low { high } else { low + 1.0 };
         let ticks = linear_ticks(low, high, 6.0);
-        Axis { title: title.into(), logarithmic: false, range: (low, high), ticks, fixed: false }
+        Axis { fixed: false, ..Axis::named(title, (low, high), ticks) }
     }
 
     /// A logarithmic axis around positive values, labelled by `label`. None without any.
@@ -310,7 +299,13 @@ impl Axis {
         let room = (high / low).powf(0.05).max(1.03);
         let range = (low / room, high * room);
         let ticks = logarithmic_ticks(range.0, range.1, label);
-        Some(Axis { title: title.into(), logarithmic: true, range, ticks, fixed: true })
+        Some(Axis { logarithmic: true, fixed: false, ..Axis::named(title, range, ticks) })
+    }
+
+    /// A logarithmic axis of times in ns. None without any above 0.
+    pub fn of_times(title: impl Into<String>, values: impl Iterator<Item = f64>) -> Option<Axis> {
+        let axis = Axis::logarithmic(title, values, crate::text::round_time)?;
+        Some(Axis { of_times: true, ..axis })
     }
 
     /// Where a value lies between the ends, 0 to 1 within the axis.
@@ -334,6 +329,11 @@ pub fn short(label: &str) -> String {
     }
     let head: String = label.chars().take(LABEL_CHARACTERS_MAX - 1).collect();
     format!("{}…", head.trim_end())
+}
+
+/// How far beside its row a dot lies, by its place among the dots, so that equal ones do not hide one another.
+pub fn aside(place: usize) -> f64 {
+    ((place * 7 % 11) as f64 - 5.0) * 0.022
 }
 
 /// Smallest and largest of the finite values.

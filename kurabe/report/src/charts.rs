@@ -10,12 +10,14 @@ use crate::chart::{Chart, Key};
 use crate::html::slug;
 use crate::source::Source;
 
-mod cost;
-mod latency;
+pub mod benefit;
+pub mod cost;
+pub mod latency;
 pub mod matrix;
-mod phases;
-mod power_cuts;
+pub mod phases;
+pub mod power_cuts;
 pub mod ratio;
+pub mod runs;
 pub mod series;
 
 /// One workload of a source, and what every chart of it needs.
@@ -66,10 +68,13 @@ impl View<'_> {
     }
 }
 
-/// The charts of a workload besides that of its ranking, in the order of the page.
+/// The charts of a workload, in the order of the page.
 pub fn of_workload(view: &View<'_>) -> Vec<Chart> {
     let mut charts = Vec::new();
+    charts.extend(runs::of_load(view));
+    charts.extend(benefit::of_load(view));
     charts.extend(power_cuts::timelines(view));
+    charts.extend(ratio::against_baseline(view));
     charts.extend(ratio::every_metric(view));
     charts.extend(ratio::over_blocks(view));
     charts.extend(phases::stacked(view));

@@ -34,7 +34,7 @@ pub fn mark(contender: &ContenderAnalysis) -> Option<Cell> {
 }
 
 /// The checks of a load with their evidence; nothing where nothing was checked.
-pub fn blocks(workload: &WorkloadAnalysis, id: String) -> Vec<Block> {
+pub fn blocks(workload: &WorkloadAnalysis) -> Vec<Block> {
     if !any(workload) {
         return Vec::new();
     }
@@ -69,7 +69,6 @@ pub fn blocks(workload: &WorkloadAnalysis, id: String) -> Vec<Block> {
         }
     }
     let mut blocks = vec![
-        Block::heading(3, id, "Checks"),
         Block::table(format!("Checks under {}", workload.workload), table.without_empty_columns()),
     ];
     if all().any(|one| one.bound.is_some()) {

@@ -49,7 +49,9 @@ pub fn table(source: &Source, workload: &WorkloadAnalysis) -> Table {
                 (value, _) => Cell::maybe(value, words),
             })
             .collect();
-        if cells.iter().any(|cell| cell.value.is_some()) {
+        // An amplification of 1.00 for everybody tells nothing.
+        let is_told = |cell: &Cell| cell.value.is_some() && cell.text != "1.00";
+        if cells.iter().any(is_told) {
             table.rows.push(std::iter::once(Cell::from(name)).chain(cells).collect());
         }
     }
@@ -67,7 +69,11 @@ pub fn table(source: &Source, workload: &WorkloadAnalysis) -> Table {
             None if all.iter().any(|one| one.baseline == contender.label) => "1".into(),
             None => "-".into(),
         });
-        table.rows.push(std::iter::once(Cell::from(name)).chain(cells).collect());
+        let cells: Vec<Cell> = cells.collect();
+        let is_one = |cell: &Cell| ["1", "-", "×1.000 ="].contains(&cell.text.as_str());
+        if !cells.iter().all(is_one) {
+            table.rows.push(std::iter::once(Cell::from(name)).chain(cells).collect());
+        }
     }
     table
 }

@@ -26,7 +26,7 @@ pub fn details(source: &Source) -> Vec<Block> {
     }
 }
 
-/// One load. `several`: whether its ranking and pictures do not stand with the answer.
+/// One load, its parts folded. `several`: whether its ranking and pictures do not stand with the answer.
 fn workload(view: &View<'_>, several: bool) -> Vec<Block> {
     let (source, workload) = (view.source, view.analysis);
     let plan = &source.plan;
@@ -35,46 +35,69 @@ fn workload(view: &View<'_>, several: bool) -> Vec<Block> {
     if let Some(amount) = &study.amount {
         blocks.push(Block::Text(format!("What ran: {amount}.")));
     }
-    let mut charts = charts::of_workload(view);
     if several {
         let caption = format!("Ranking under {}", workload.workload);
         blocks.push(Block::table(caption, tables::contenders(workload, plan)));
-        blocks.extend(ratio::against_baseline(view).map(Block::Chart));
-        blocks.extend(answer::maps(view));
+        blocks.extend(answer::pictures_of(view));
     }
-    blocks.extend(answer::other_remarks(source, workload));
-    blocks.extend(failures(source, workload));
-    blocks.extend(findings(workload).into_iter().map(Block::Note));
-    blocks.extend(checks::blocks(workload, view.id("checks")));
-    blocks.push(Block::heading(3, view.id("cost"), "What it cost, in the run and its sync"));
-    blocks.push(Block::table("What it cost", costs::table(source, workload)));
+    let mut fold = |summary: &str, parts: Vec<Block>| {
+        blocks.extend((!parts.is_empty()).then(|| Block::fold(summary, parts)));
+    };
+    let mut notes = answer::other_remarks(source, workload);
+    notes.extend(failures(source, workload));
+    notes.extend(findings(workload).into_iter().map(Block::Note));
+    fold("Notes", notes);
+    fold("Checks", checks::blocks(workload));
+    fold("What it cost, in the run and its sync", cost(view));
+    let ratios = ratio::against_baseline(view).into_iter().chain(ratio::every_metric(view));
+    let summary = format!("Compared with {}", plan.baseline_label());
+    fold(&summary, Block::charts(ratios));
+    fold("Round by round", Block::charts(ratio::over_blocks(view)));
+    let metrics = tables::metrics(workload, plan);
+    if !metrics.rows.is_empty() {
+        let summary = format!("All {} metrics", metrics.rows.len());
+        fold(&summary, vec![Block::table("All metrics", metrics)]);
+    }
+    fold("Latencies by kind of operation", latencies(view));
+    fold("Over time", Block::charts(charts::series::charts(view)));
+    fold("Overhead by block size", Block::charts(charts::matrix::curves(view)));
+    let device = costs::phases(workload);
+    let mut phases = Block::charts(charts::phases::stacked(view));
+    phases.push(Block::table("Time of each phase", tables::phases(workload)));
+    if device.heads.len() > 1 {
+        phases.push(Block::table("What the device did in each phase", device));
+    }
+    fold("Medians of each phase", phases);
+    let trials = tables::trials(source, workload);
+    let summary = format!("All {}", text::counted(trials.rows.len(), "trial"));
+    fold(&summary, vec![Block::table("All trials", trials)]);
+    blocks
+}
+
+/// What a load cost besides time, and the pictures of it.
+fn cost(view: &View<'_>) -> Vec<Block> {
+    let (source, workload) = (view.source, view.analysis);
+    let mut blocks = vec![Block::table("What it cost", costs::table(source, workload))];
     if !workload.exploratory.is_empty() || workload.comparisons.iter().any(|one| !one.primary) {
         blocks.push(Block::Text(tables::METRICS_EXPLAINED.into()));
     }
     if workload.contenders.iter().any(is_by_calls) {
         blocks.push(Block::Note("write amplification here: device bytes over bytes passed to write calls, pipes included.".into()));
     }
-    blocks.extend(document::charts(std::mem::take(&mut charts)));
-    let metrics = tables::metrics(workload, plan);
-    if !metrics.rows.is_empty() {
-        let summary = format!("All {} metrics", metrics.rows.len());
-        blocks.push(Block::fold(summary, vec![Block::table("All metrics", metrics)]));
+    let pictures = charts::cost::amplification(view).into_iter().chain(charts::cost::flushes(view));
+    blocks.extend(Block::charts(pictures));
+    blocks
+}
+
+/// The percentiles in one table, and their curves.
+fn latencies(view: &View<'_>) -> Vec<Block> {
+    let table = tables::latencies(view.analysis, &view.source.plan);
+    let mut blocks = Vec::new();
+    if !table.rows.is_empty() {
+        blocks.push(Block::table("Latencies by kind of operation", table));
+        blocks.push(Block::Text(tables::LATENCIES_EXPLAINED.into()));
     }
-    let latencies = tables::latencies(workload, plan);
-    if !latencies.rows.is_empty() {
-        let explained = Block::Text(tables::LATENCIES_EXPLAINED.into());
-        let table = Block::table("Latencies by kind of operation", latencies);
-        blocks.push(Block::fold("Latencies by kind of operation", vec![table, explained]));
-    }
-    let device = costs::phases(workload);
-    let mut phases = vec![Block::table("Time of each phase", tables::phases(workload))];
-    if device.heads.len() > 1 {
-        phases.push(Block::table("What the device did in each phase", device));
-    }
-    blocks.push(Block::fold("Medians of each phase", phases));
-    let trials = tables::trials(source, workload);
-    let summary = format!("All {}", text::counted(trials.rows.len(), "trial"));
-    blocks.push(Block::fold(summary, vec![Block::table("All trials", trials)]));
+    blocks.extend(Block::charts(charts::latency::charts(view)));
     blocks
 }
 

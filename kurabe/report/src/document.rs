@@ -68,32 +68,27 @@ impl Block {
         Block::Table { caption: caption.into(), table }
     }
 
+    /// Charts.
+    pub fn charts(charts: impl IntoIterator<Item = Chart>) -> Vec<Block> {
+        charts.into_iter().map(Block::Chart).collect()
+    }
+
     /// What is folded away until a reader asks for it.
     pub fn fold(summary: impl Into<String>, blocks: Vec<Block>) -> Block {
         Block::Fold { summary: summary.into(), open: false, blocks }
     }
 }
 
-/// Charts as blocks: a run of those of less weight folds away together.
-pub fn charts(charts: Vec<Chart>) -> Vec<Block> {
-    let mut blocks = Vec::new();
-    let mut folded = Vec::new();
-    for chart in charts {
-        match chart.folded {
-            true => folded.push(Block::Chart(chart)),
-            false => {
-                blocks.extend(fold_of(&mut folded));
-                blocks.push(Block::Chart(chart));
-            }
+/// The charts of a document, in order.
+pub fn charts_of(blocks: &[Block]) -> Vec<&Chart> {
+    fn of(block: &Block) -> Vec<&Chart> {
+        match block {
+            Block::Chart(chart) => vec![chart],
+            Block::Fold { blocks, .. } => charts_of(blocks),
+            _ => Vec::new(),
         }
     }
-    blocks.extend(fold_of(&mut folded));
-    blocks
-}
-
-fn fold_of(folded: &mut Vec<Block>) -> Option<Block> {
-    let blocks = std::mem::take(folded);
-    (!blocks.is_empty()).then(|| Block::fold("More charts of this kind", blocks))
+    blocks.iter().flat_map(of).collect()
 }
 
 /// Takes what several parts say alike out of them, and says it once, with the names of the parts where

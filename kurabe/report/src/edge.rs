@@ -87,7 +87,6 @@ mod tests {
         let keys = ["ext4", "xfs"].map(|name| Key {
             name: name.into(),
             style: 0,
-            hidden: false,
             group: "contender",
         });
         let said = bound(&mut series, &keys);

@@ -3,10 +3,11 @@
 
 use lab::contender::Contender;
 use lab::record::Record;
+use lab::spec::Workload;
 use serde_json::Value;
 
 use crate::document::{self, Block};
-use crate::sessions::{differences, sessions};
+use crate::sessions::{NO_FACTS, differences, sessions};
 use crate::source::Source;
 use crate::table::Table;
 
@@ -16,16 +17,16 @@ pub fn environment(source: &Source) -> Vec<Block> {
     let sessions = sessions(source);
     let changed = differences(&sessions);
     if !changed.rows.is_empty() {
-        blocks.push(Block::table("What differs between the sessions", changed));
-        blocks.push(Block::Text("The tables below are of the last session.".into()));
+        const TITLE: &str = "What differs between the sessions";
+        let last = Block::Text("The tables below are of the last session.".into());
+        blocks.push(Block::fold(TITLE, vec![Block::table(TITLE, changed), last]));
     }
     match sessions.last().and_then(|session| session.facts) {
         Some(facts) => blocks.extend(facts_tables(facts)),
         None => blocks.push(Block::Warning("the facts of the machine could not be read.".into())),
     }
     blocks.extend(disturbed(source).map(Block::Text));
-    blocks.push(Block::heading(3, "commands", "Exact commands"));
-    blocks.push(Block::Text("Of each contender's first completed trial.".into()));
+    let mut of_all = vec![Block::Text("Of each contender's first completed trial.".into())];
     let of_contender = |contender: &Contender| {
         let mut records = source.records.iter().filter(|r| r.contender.label == contender.label);
         let first = records.clone().find(|record| record.time_ns().is_some());
@@ -36,17 +37,19 @@ pub fn environment(source: &Source) -> Vec<Block> {
         (contender.label.clone(), commands)
     };
     let mut all: Vec<_> = source.plan.study.contenders.iter().map(of_contender).collect();
-    blocks.extend(document::said_once(&mut all));
-    blocks.extend(all.into_iter().map(|(label, commands)| Block::fold(label, commands)));
-    blocks.push(Block::heading(3, "loads", "Loads"));
-    for workload in &source.plan.study.workloads {
+    of_all.extend(document::said_once(&mut all));
+    of_all.extend(all.into_iter().map(|(label, commands)| Block::fold(label, commands)));
+    blocks.push(Block::fold("Exact commands", of_all));
+    let load = |workload: &Workload| {
         let value = serde_json::to_value(workload).expect("a workload has a JSON form");
         let mut rows = Vec::new();
         flatten("", &value, &mut rows);
         let table = Block::table(format!("The load {}", workload.name), Table::pairs(rows));
-        blocks.push(Block::fold(workload.name.clone(), vec![table]));
-    }
-    blocks.extend(repeat(source));
+        Block::fold(workload.name.clone(), vec![table])
+    };
+    let loads = source.plan.study.workloads.iter().map(load).collect();
+    blocks.push(Block::fold("Loads", loads));
+    blocks.push(Block::fold("How to repeat this", repeat(source)));
     blocks
 }
 
@@ -72,7 +75,7 @@ fn facts_tables(facts: &Value) -> Vec<Block> {
     let known = ["machine", "device", "tools"];
     let rank = |name: &str| known.iter().position(|k| *k == name).unwrap_or(known.len());
     let mut names: Vec<&String> =
-        groups.keys().filter(|name| !["schema", "command_line"].contains(&name.as_str())).collect();
+        groups.keys().filter(|name| !NO_FACTS.contains(&name.as_str())).collect();
     names.sort_by_key(|name| (rank(name), name.as_str()));
     let mut blocks = Vec::new();
     for name in names {
@@ -169,7 +172,6 @@ fn commands(record: &Record) -> Vec<Block> {
 fn repeat(source: &Source) -> Vec<Block> {
     let seed = source.plan.seed;
     let mut blocks = vec![
-        Block::heading(3, "repeat", "How to repeat this"),
         Block::Text(format!(
             "Save the study file below as study.toml; the seed {seed} gives the same order of trials."
         )),
@@ -195,6 +197,11 @@ fn repeat(source: &Source) -> Vec<Block> {
         None => blocks.push(Block::Warning("the study file could not be read.".into())),
     }
     blocks
+}
+
+/// The command line that began the study.
+pub(crate) fn first_command(source: &Source) -> Option<String> {
+    source.earlier_facts.iter().chain(&source.facts).find_map(command_line)
 }
 
 /// The command line of a session, as a shell takes it.

@@ -1,10 +1,7 @@
-//! A document as HTML, whose cells carry their exact values, JSON that can stand in a page, and names
-//! of elements. Text is escaped by [`trust::text`]. It knows nothing of results.
+//! A document as HTML, whose cells carry their exact values, and names of elements. Text is escaped by [`trust::text`]. It knows nothing of results.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
-
-use serde::Serialize;
 
 use crate::chart::Chart;
 use crate::document::Block;
@@ -18,8 +15,8 @@ use crate::text::escape;
 pub struct Rendered<'a> {
     /// The body.
     pub body: String,
-    /// The charts that it holds figures of, in order: the script of the page draws them.
-    pub charts: Vec<&'a Chart>,
+    /// Whether it has pictures of charts.
+    pub has_charts: bool,
     /// The sentences of its captions: charts of a kind are read alike, and that is said once.
     said: BTreeSet<&'a str>,
 }
@@ -52,8 +49,8 @@ pub(crate) fn write_blocks<'a>(out: &mut Rendered<'a>, blocks: &'a [Block]) {
                 let sentences = chart.says.split_inclusive(". ");
                 let caption: String =
                     sentences.filter(|sentence| out.said.insert(sentence.trim_end())).collect();
-                out.body.push_str(&figure(chart, &caption, out.charts.len()));
-                out.charts.push(chart);
+                out.body.push_str(&figure(chart, &caption));
+                out.has_charts = true;
                 Ok(())
             }
             Block::Map(map) => {
@@ -80,60 +77,62 @@ pub(crate) fn write_blocks<'a>(out: &mut Rendered<'a>, blocks: &'a [Block]) {
     }
 }
 
-/// A chart with its words, its legend, its still picture and its numbers.
-fn figure(chart: &Chart, caption: &str, index: usize) -> String {
+/// A chart with its words, its legend, its picture and its numbers.
+fn figure(chart: &Chart, caption: &str) -> String {
     let id = &chart.id;
     let mut out = format!(
-        "<figure id=\"{id}\" data-chart=\"{index}\" aria-labelledby=\"{id}-title\">\n<figcaption><h4 id=\"{id}-title\">{}</h4><p>{}</p></figcaption>\n",
+        "<figure id=\"{id}\" aria-labelledby=\"{id}-title\">\n<figcaption><h4 id=\"{id}-title\">{}</h4><p id=\"{id}-says\">{}</p></figcaption>\n",
         escape(&chart.title),
         escape(caption)
     );
     if chart.legend {
-        out.push_str("<div class=\"legend\" role=\"group\" aria-label=\"Legend\">");
-        for place in chart.keys_drawn() {
-            let key = &chart.keys[place];
-            let _ = write!(
-                out,
-                "<span class=\"key\" data-key=\"{place}\"><svg viewBox=\"0 0 28 12\" aria-hidden=\"true\">{}</svg>{}</span>",
-                svg::swatch(chart, place, Place::Page, 0.0, 6.0),
-                escape(&key.name)
-            );
-        }
-        for sign in &chart.signs {
-            let _ = write!(
-                out,
-                "<span class=\"key\"><svg viewBox=\"0 0 28 12\" aria-hidden=\"true\">{}</svg>{}</span>",
-                svg::sign(sign.mark, Place::Page, 0.0, 6.0),
-                escape(&sign.text)
-            );
-        }
-        out.push_str("</div>\n");
+        out.push_str(&legend(chart));
     }
-    let _ = writeln!(
-        out,
-        "<div class=\"still\">{}</div>\n<div class=\"live\" aria-hidden=\"true\" hidden></div>\n<details><summary>The numbers</summary>\n{}</details>\n</figure>",
-        svg::draw(chart, Place::Page),
-        table(&chart.numbers, &chart.title)
-    );
-    out
+    out.push_str(&svg::draw(chart, Place::Page));
+    out.push_str(&numbers(&chart.numbers, &chart.title));
+    out + "</figure>\n"
+}
+
+fn legend(chart: &Chart) -> String {
+    let mut out = String::from("<div class=\"legend\" role=\"group\" aria-label=\"Legend\">");
+    let mut entry = |attributes: &str, mark: &str, name: &str| {
+        let name = escape(name);
+        let _ = write!(
+            out,
+            "<span class=\"key\"{attributes}><svg viewBox=\"0 0 28 12\" aria-hidden=\"true\">{mark}</svg>{name}</span>"
+        );
+    };
+    for place in chart.keys_drawn() {
+        let key = &chart.keys[place];
+        let attributes = format!(" data-key=\"{place}\" data-group=\"{}\"", key.group);
+        entry(&attributes, &svg::swatch(chart, place, Place::Page, 0.0, 6.0), &key.name);
+    }
+    for sign in &chart.signs {
+        entry("", &svg::sign(sign.mark, Place::Page, 0.0, 6.0), &sign.text);
+    }
+    out + "</div>\n"
+}
+
+/// The numbers of a picture, folded; nothing where they stand in a table beside it.
+fn numbers(numbers: &Table, caption: &str) -> String {
+    match numbers.rows.is_empty() {
+        true => String::new(),
+        false => format!(
+            "<details><summary>The numbers</summary>\n{}</details>\n",
+            table(numbers, caption)
+        ),
+    }
 }
 
 /// A heat map with its words and numbers.
 pub(crate) fn figure_of_map(map: &HeatMap) -> String {
     let (id, title) = (&map.id, escape(&map.title));
     format!(
-        "<figure id=\"{id}\" aria-labelledby=\"{id}-title\">\n<figcaption><h4 id=\"{id}-title\">{title}</h4><p>{}</p></figcaption>\n<div class=\"scroll map\" tabindex=\"0\" role=\"region\" aria-labelledby=\"{id}-title\">{}</div>\n<details><summary>The numbers</summary>\n{}</details>\n</figure>\n",
+        "<figure id=\"{id}\" aria-labelledby=\"{id}-title\">\n<figcaption><h4 id=\"{id}-title\">{title}</h4><p>{}</p></figcaption>\n<div class=\"scroll map\" tabindex=\"0\" role=\"region\" aria-labelledby=\"{id}-title\">{}</div>\n{}</figure>\n",
         escape(&map.says),
         map.draw(Place::Page),
-        table(&map.numbers, &map.title)
+        numbers(&map.numbers, &map.title)
     )
-}
-
-/// JSON that can stand in a script element: without `<`, nothing in it ends the element or opens
-/// a comment.
-pub fn json(value: &impl Serialize) -> String {
-    let text = serde_json::to_string(value).expect("the value has a JSON form");
-    text.replace('<', "\\u003c").replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029")
 }
 
 /// A name as an identifier of elements and a name of files: letters, digits and dashes.
@@ -163,10 +162,22 @@ fn class_of(tone: Tone) -> Option<&'static str> {
     }
 }
 
+/// Tables of so many columns are too wide for a phone.
+const STACKED_COLUMNS_MIN: usize = 4;
+/// Tables of more cells than these are scrolled there instead.
+const STACKED_CELLS_MAX: usize = 150;
+
 /// A table as HTML. `caption` tells a reader who does not see it what it holds. A cell with a value
 /// becomes `<data value="...">`, so that scripts and tests read the number as it was computed.
 pub fn table(table: &Table, caption: &str) -> String {
-    let class = if table.is_pairs() { " class=\"words\"" } else { "" };
+    // On a narrow screen a table that is not too long has its cells below one another.
+    let cells = table.rows.len() * table.heads.len();
+    let is_stacked = table.heads.len() >= STACKED_COLUMNS_MIN && cells <= STACKED_CELLS_MAX;
+    let class = match (table.is_pairs(), is_stacked) {
+        (true, _) => " class=\"words\"",
+        (false, true) => " class=\"stack\"",
+        (false, false) => "",
+    };
     let mut out = format!(
         "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{caption}\">\n<table{class}>\n<caption>{caption}</caption>\n",
         caption = escape(caption)
@@ -196,6 +207,10 @@ pub fn table(table: &Table, caption: &str) -> String {
             };
             let _ = match column {
                 0 => write!(out, "<th scope=\"row\"{class}>{content}</th>"),
+                _ if is_stacked => {
+                    let head = escape(&table.heads[column]);
+                    write!(out, "<td{class} data-head=\"{head}\">{content}</td>")
+                }
                 _ => write!(out, "<td{class}>{content}</td>"),
             };
         }
@@ -222,10 +237,6 @@ mod tests {
 
     #[test]
     fn nothing_that_a_label_holds_becomes_markup() {
-        let hostile = "</script><!--\u{2028}";
-        let text = json(&hostile);
-        assert!(!text.contains('<') && !text.contains('\u{2028}'), "{text}");
-        assert_eq!(serde_json::from_str::<String>(&text).unwrap(), hostile);
         let mut cells = Table::new(&["<i>"]);
         cells.rows.push(vec![Cell::number(0.1 + 0.2, "<u>")]);
         let text = table(&cells, "\"x\"");

@@ -1,74 +1,68 @@
-//! The HTML report: one self-contained page of a result. The answer comes first with its pictures,
-//! then each load, then all that is needed to repeat it.
+//! The HTML report: one self-contained page of a result. What was measured comes first, then the answer with its
+//! warnings, its table and its pictures; then, folded, each load and all that is needed to repeat it.
 //!
 //! The page asks nothing of any other file or host, which its content policy enforces. Without its
-//! script it is complete: the script only makes the pictures interactive. Blocks become HTML in
+//! script it is complete: the script says what is pointed at, and enlarges parts of pictures. Blocks become HTML in
 //! [`crate::html`].
 
-use std::fmt::Write;
+use lab::record::Record;
 
 use crate::answer::answer;
 use crate::chart::Chart;
 use crate::charts::{self, View};
 use crate::details::details;
-use crate::document::Block;
-use crate::environment::environment;
+use crate::document::{self, Block};
+use crate::environment::{self, environment};
 use crate::html::{self, Rendered};
 use crate::sessions::{kernels, sessions};
 use crate::source::Source;
 use crate::svg::{self, Place};
+use crate::table::Table;
+use crate::tables::device_text;
 use crate::text::{self, escape};
 
 const STYLE: &str = include_str!("../assets/report.css");
 const SCRIPT: &str = include_str!("../assets/report.js");
-/// plotly.js, whose licence notice stands in its first and last lines.
-const PLOTLY: &str = include_str!("../assets/plotly-basic.min.js");
 
 /// The page of one result. `beside` is what stands after its answer: a publication.
 pub fn page(source: &Source, beside: &[Block]) -> String {
     let mut head = masthead(source);
-    head.extend(answer(source));
+    head.extend(warnings_first(answer(source)));
     let mut rest = vec![Block::heading(2, "loads-in-detail", "Details")];
     rest.extend(details(source));
     rest.extend(environment(source));
     let mut out = Rendered::default();
-    html::write_blocks(&mut out, &head);
-    out.body.push_str(&navigation(beside));
-    html::write_blocks(&mut out, beside);
-    html::write_blocks(&mut out, &rest);
-    document(&source.plan.study.name, &out)
+    for part in [&head, beside, &rest] {
+        html::write_blocks(&mut out, part);
+    }
+    whole(&source.plan.study.name, &out)
 }
 
-/// The way to the parts of a document; empty where it has none.
-fn navigation(blocks: &[Block]) -> String {
-    let mut links = String::new();
-    for block in blocks {
-        if let Block::Heading { id, text, .. } = block
-            && !id.is_empty()
-        {
-            let _ = writeln!(links, "<li><a href=\"#{}\">{}</a></li>", escape(id), escape(text));
-        }
-    }
-    match links.is_empty() {
-        true => links,
-        false => format!(
-            "<nav class=\"published\" aria-label=\"Publication\">\n<ol>\n{links}</ol>\n</nav>\n"
-        ),
-    }
+/// A page has room for the warnings before its table, so that nobody reads a figure without them.
+fn warnings_first(blocks: Vec<Block>) -> Vec<Block> {
+    let table = blocks.iter().position(|block| matches!(block, Block::Table { .. }));
+    let Some(table) = table else { return blocks };
+    let mut head = blocks;
+    let rest = head.split_off(table);
+    let is_warning = |block: &Block| matches!(block, Block::Warning(_));
+    let (warnings, rest): (Vec<Block>, Vec<Block>) = rest.into_iter().partition(is_warning);
+    head.extend(warnings.into_iter().chain(rest));
+    head
 }
 
 /// Every chart of a result as a picture: the name of its file, and the SVG. `beside` as in [`page`].
 pub fn pictures(source: &Source, beside: &[Block]) -> Vec<(String, String)> {
     let drawn = |chart: &Chart| (format!("{}.svg", chart.id), svg::draw(chart, Place::File));
     let mut pictures: Vec<(String, String)> =
-        html::render(beside).charts.into_iter().map(drawn).collect();
+        document::charts_of(beside).into_iter().map(drawn).collect();
     let views = View::all(source);
     if views.len() > 1 {
-        pictures.extend(charts::ratio::overview(source).as_ref().map(drawn));
+        let all = charts::runs::every(source).into_iter().chain(charts::benefit::of_loads(source));
+        let all = all.chain(charts::ratio::overview(source));
+        pictures.extend(all.collect::<Vec<_>>().iter().map(drawn));
     }
     for view in &views {
-        let ratios = charts::ratio::against_baseline(view);
-        pictures.extend(ratios.iter().chain(&charts::of_workload(view)).map(drawn));
+        pictures.extend(charts::of_workload(view).iter().map(drawn));
         pictures.extend(charts::matrix::pictures(view));
     }
     pictures
@@ -76,31 +70,27 @@ pub fn pictures(source: &Source, beside: &[Block]) -> Vec<(String, String)> {
 
 /// A page of blocks without a result of a study.
 pub fn of_blocks(title: &str, blocks: &[Block]) -> String {
-    document(title, &html::render(blocks))
+    whole(title, &html::render(blocks))
 }
 
-/// A page around a body. The charts are those that the body holds figures of, in order.
-pub(crate) fn document(title: &str, rendered: &Rendered<'_>) -> String {
-    let Rendered { body, charts, .. } = rendered;
-    let scripts = if charts.is_empty() {
-        String::new()
-    } else {
-        format!(
-            "<script type=\"application/json\" id=\"kurabe-charts\">{}</script>\n<script>{PLOTLY}</script>\n<script>{SCRIPT}</script>\n",
-            html::json(&charts)
-        )
+/// A page around a body.
+pub(crate) fn whole(title: &str, rendered: &Rendered<'_>) -> String {
+    let Rendered { body, has_charts, .. } = rendered;
+    let (shapes, script) = match has_charts {
+        true => (svg::sprite(), format!("<script>{SCRIPT}</script>\n")),
+        false => (String::new(), String::new()),
     };
     format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:\">\n<meta name=\"generator\" content=\"kurabe {version}\">\n<title>{title} · kurabe</title>\n<link rel=\"icon\" href=\"data:,\">\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n{body}{footer}</main>\n{scripts}</body>\n</html>\n",
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:\">\n<meta name=\"generator\" content=\"kurabe {version}\">\n<title>{title} · kurabe</title>\n<link rel=\"icon\" href=\"data:,\">\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n{shapes}{body}{footer}</main>\n{script}</body>\n</html>\n",
         version = env!("CARGO_PKG_VERSION"),
         title = escape(title),
-        footer = footer(!charts.is_empty()),
+        footer = footer(*has_charts),
     )
 }
 
-fn footer(with_charts: bool) -> String {
-    let drawn = if with_charts {
-        " The interactive charts are drawn by plotly.js (MIT, © Plotly, Inc.), whose script and notice stand in this file. Drag to zoom, double-click to go back, point at a mark for its numbers."
+fn footer(has_charts: bool) -> String {
+    let drawn = if has_charts {
+        " Point at a mark of a chart for its numbers, drag over a part to enlarge it. By the keyboard: arrow keys, + and -, Escape for the whole picture."
     } else {
         ""
     };
@@ -110,18 +100,40 @@ fn footer(with_charts: bool) -> String {
     )
 }
 
-/// What the result is, and what of it could not be read.
+/// What the result is: by which command, on what, when; and what of it could not be read.
 fn masthead(source: &Source) -> Vec<Block> {
     let study = &source.plan.study;
-    let mut under = vec![text::counted(source.records.len(), "trial")];
-    under.extend(kernels(&sessions(source)));
-    under.extend(source.records.first().map(|record| text::date(record.started_unix_ns)));
+    let mut rows = Vec::new();
+    let mut row = |name: &str, text: Option<String>| {
+        rows.extend(text.map(|text| (name.to_string(), text)));
+    };
+    row("Command", environment::first_command(source));
+    row("Device", Some(device_text(&source.plan)));
+    row("Kernel", kernels(&sessions(source)));
+    row("Guest", guests(source));
+    let first = source.records.first().map(|record| text::date(record.started_unix_ns));
+    let last = source.records.last().map(|record| text::date(record.started_unix_ns));
+    let days = [first, last].into_iter().flatten();
+    let trials = text::counted(source.records.len(), "trial");
+    row("Date", Some(text::distinct(days).into_iter().chain([trials]).collect::<Vec<_>>().join(", ")));
     let mut blocks = vec![Block::heading(1, "", study.name.clone())];
     blocks.extend(study.why.clone().map(Block::Text));
-    blocks.push(Block::Text(under.join(" · ")));
+    blocks.push(Block::table("What was measured, and when", Table::pairs(rows)));
     let damage = source.damage.iter();
     blocks.extend(damage.map(|damage| Block::Warning(format!("could not be read: {damage}"))));
     blocks
+}
+
+/// The guests that trials ran in, each with its kernel and whether its processor was emulated.
+fn guests(source: &Source) -> Option<String> {
+    let of = |record: &Record| {
+        let guest = record.guest.as_ref()?;
+        let name = record.contender.place.guest().unwrap_or(&guest.image);
+        let processor = if guest.is_emulated() { ", emulated CPU" } else { "" };
+        Some(format!("{name}, Linux {}{processor}", guest.kernel))
+    };
+    let found = text::distinct(source.records.iter().filter_map(of));
+    (!found.is_empty()).then(|| found.join("; "))
 }
 
 /// Where a result came from, in one line.

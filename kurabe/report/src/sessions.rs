@@ -13,7 +13,7 @@ use crate::table::{Cell, Table};
 use crate::text;
 
 /// Groups that stand among the facts and tell nothing of what was measured.
-const NO_FACTS: [&str; 2] = ["command_line", "started_unix_ns"];
+pub(crate) const NO_FACTS: [&str; 3] = ["schema", "command_line", "started_unix_ns"];
 
 /// A session whose trials count.
 #[derive(Debug, Clone, Copy)]

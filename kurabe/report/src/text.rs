@@ -134,6 +134,13 @@ pub fn small(value: f64) -> String {
     }
 }
 
+/// A text that begins with a capital letter.
+pub fn capitalised(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().map(|letter| letter.to_uppercase().to_string());
+    first.unwrap_or_default() + letters.as_str()
+}
+
 /// Width of prose in a terminal.
 pub const PROSE_COLUMNS: usize = 100;
 

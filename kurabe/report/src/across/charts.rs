@@ -1,7 +1,7 @@
 //! The charts of several results beside each other.
 
 use super::{Across, AcrossMetric, AcrossWorkload, ratio_text};
-use crate::chart::{Axis, Chart, Guide, Key, Mark, Point, Series};
+use crate::chart::{Axis, Chart, Guide, Key, Mark, Point, Series, aside};
 use crate::charts::{better, scale_of};
 use crate::html::slug;
 use crate::table::{Cell, Table};
@@ -28,7 +28,7 @@ pub(super) fn charts(across: &Across<'_>, workload: &AcrossWorkload, index: usiz
 fn keys(across: &Across<'_>) -> Vec<Key> {
     let names = across.names.iter().enumerate();
     names
-        .map(|(style, name)| Key { name: name.clone(), style, hidden: false, group: "result" })
+        .map(|(style, name)| Key { name: name.clone(), style, group: "result" })
         .collect()
 }
 
@@ -94,10 +94,9 @@ fn trials(across: &Across<'_>, metric: &AcrossMetric, id: String) -> Option<Char
             let mut points = Vec::new();
             for (place, value) in samples.iter().enumerate() {
                 let words = text::figure(*value, metric.unit);
-                let aside = ((place * 7 % 11) as f64 - 5.0) * 0.022;
                 points.push(Point::at(
                     value / size,
-                    row + aside + 0.15,
+                    row + aside(place) + 0.15,
                     format!("{} in {name}: {words}", contender.label),
                 ));
                 numbers.rows.push(vec![

@@ -3,7 +3,6 @@
 use super::View;
 use crate::chart::{Axis, Chart, Guide, Mark, Point, Series};
 use crate::costs::flushes_per_operation;
-use crate::table::{Cell, Table};
 use crate::text;
 
 /// Device bytes written for each byte that the load wrote.
@@ -42,7 +41,8 @@ pub fn flushes(view: &View<'_>) -> Option<Chart> {
     Some(chart)
 }
 
-/// One bar a contender; none when nothing was measured or all of it is zero.
+/// One bar a contender, whose numbers are in the table of costs; none where nothing was measured, or the same of
+/// all.
 fn bars(
     view: &View<'_>,
     id: &str,
@@ -52,17 +52,15 @@ fn bars(
 ) -> Option<Chart> {
     let rows: Vec<(usize, f64)> =
         view.ranked().into_iter().filter_map(|row| Some((row, value(row)?))).collect();
-    if rows.iter().all(|(_, value)| *value <= 0.0) {
+    if rows.iter().all(|(_, value)| label(*value) == label(rows[0].1)) {
         return None;
     }
     let name = |contender: usize| view.analysis.contenders[contender].label.as_str();
-    let mut numbers = Table::new(&["contender", title]);
     let mut series = Vec::new();
     for (row, (contender, value)) in rows.iter().enumerate() {
         let words = format!("{}: {}", name(*contender), label(*value));
         let point = Point { low: Some(0.0), ..Point::at(*value, row as f64, words) };
         series.push(Series { key: *contender, mark: Mark::Bars, points: vec![point] });
-        numbers.rows.push(vec![name(*contender).into(), Cell::number(*value, label(*value))]);
     }
     let said: Vec<String> =
         rows.iter().map(|(row, value)| format!("{} {}", name(*row), label(*value))).collect();
@@ -72,7 +70,6 @@ fn bars(
         keys: view.keys(),
         legend: false,
         series,
-        numbers,
         ..Chart::new(
             view.id(id),
             title.into(),

@@ -13,8 +13,6 @@ use crate::histograms::{Bucket, MergedHistogram};
 use crate::table::{Cell, Table};
 use crate::text;
 
-/// Percentiles whose numbers stand in the table of a chart.
-const SHARES: [f64; 8] = [0.05, 0.5, 0.9, 0.95, 0.99, 0.999, 0.9999, 1.0];
 /// Points of a curve for each further nine.
 const POINTS_PER_NINE: usize = 16;
 /// Bins of the density for each power of ten.
@@ -33,8 +31,7 @@ fn operations(view: &View<'_>) -> Vec<String> {
     operations
 }
 
-/// Percentiles of every kind of operation, and the density of all together. All but the overall
-/// ones are folded away.
+/// Percentiles of every kind of operation, and the density of all together.
 pub fn charts(view: &View<'_>) -> Vec<Chart> {
     let mut charts = Vec::new();
     for (place, operation) in operations(view).iter().enumerate() {
@@ -66,12 +63,6 @@ fn share_text(share: f64) -> String {
 
 fn percentiles(view: &View<'_>, operation: &str, place: usize) -> Option<Chart> {
     let mut series = Vec::new();
-    let mut heads = vec!["contender".to_string(), "operations".into()];
-    heads.extend(SHARES.iter().map(|share| match *share {
-        1.0 => "max".into(),
-        share => share_text(share),
-    }));
-    let mut numbers = Table { heads, rows: Vec::new() };
     let mut merged = true;
     for (key, contender) in view.analysis.contenders.iter().enumerate() {
         let found = contender.latencies.iter().find(|latency| latency.operation == operation);
@@ -86,32 +77,22 @@ fn percentiles(view: &View<'_>, operation: &str, place: usize) -> Option<Chart> 
             (_, None) => continue,
         };
         let words = |share: f64, ns: f64| {
-            let share = share_text(share);
-            format!(
-                "{}: {share} of the operations take at most {}",
-                contender.label,
-                text::time(ns)
-            )
+            format!("{}: {} within {}", contender.label, share_text(share), text::time(ns))
         };
         let points = curve
             .iter()
             .map(|(share, ns)| Point::at(nines(*share), *ns, words(*share, *ns)))
             .collect();
         series.push(Series { key, mark: Mark::Line, points });
-        numbers.rows.push(number_row(&contender.label, histogram, found));
     }
     let last = series.iter().flat_map(|s| s.points.last()).map(|p| p.x).fold(0.5, f64::max);
     let values = series.iter().flat_map(|series| &series.points).map(|point| point.y);
-    let y = Axis::logarithmic("latency", values, text::round_time)?;
+    let y = Axis::of_times("latency", values)?;
     let shares = [0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999, 0.999999, 0.9999999];
     let ticks = shares.into_iter().map(|share| Tick { at: nines(share), text: share_text(share) });
-    let x = Axis {
-        title: "share of the operations that take at most so long".into(),
-        logarithmic: false,
-        range: (0.0, last * 1.02),
-        ticks: ticks.filter(|tick| tick.at <= last * 1.02).collect(),
-        fixed: true,
-    };
+    let ticks = ticks.filter(|tick| tick.at <= last * 1.02).collect();
+    let x =
+        Axis::named("share of the operations that take at most so long", (0.0, last * 1.02), ticks);
     let id = view.id(&format!("percentiles-{place}"));
     let title = format!("Latency percentiles: {}", heading(operation));
     Some(Chart {
@@ -121,9 +102,7 @@ fn percentiles(view: &View<'_>, operation: &str, place: usize) -> Option<Chart> 
         },
         height: 360,
         keys: view.keys(),
-        folded: place > 0,
         series,
-        numbers,
         ..Chart::new(id, title, x, y)
     })
 }
@@ -153,30 +132,6 @@ fn curve_of_record(latency: &Latency) -> Vec<(f64, f64)> {
     points.map(|(share, ns)| (*share, *ns as f64)).collect()
 }
 
-fn number_row(
-    label: &str,
-    histogram: Option<&MergedHistogram>,
-    latency: Option<&Latency>,
-) -> Vec<Cell> {
-    let count = histogram.map(|h| h.count()).or(latency.map(|latency| latency.count)).unwrap_or(0);
-    let mut row = vec![Cell::from(label), Cell::number(count as f64, text::count(count as f64))];
-    for share in SHARES {
-        let ns = match (histogram, latency) {
-            (Some(histogram), _) => Some(histogram.value_at(share)),
-            (None, Some(latency)) => match share {
-                1.0 => Some(latency.max_ns),
-                share => curve_of_record(latency)
-                    .iter()
-                    .find(|(known, _)| *known == share)
-                    .map(|(_, ns)| *ns as u64),
-            },
-            (None, None) => None,
-        };
-        row.push(Cell::maybe(ns.map(|ns| ns as f64), text::time));
-    }
-    row
-}
-
 /// How the latencies are spread, on a logarithmic axis.
 fn density(view: &View<'_>, operation: &str) -> Option<Chart> {
     let mut series = Vec::new();
@@ -195,7 +150,7 @@ fn density(view: &View<'_>, operation: &str) -> Option<Chart> {
         let label = &contender.label;
         let points = bins.iter().map(|(ns, percent)| {
             let words =
-                format!("{label}: {percent:.2} % of the operations around {}", text::time(*ns));
+                format!("{label}: {percent:.2} % around {}", text::time(*ns));
             Point::at(*ns, *percent, words)
         });
         series.push(Series { key, mark: Mark::Line, points: points.collect() });
@@ -207,7 +162,7 @@ fn density(view: &View<'_>, operation: &str) -> Option<Chart> {
         ]);
     }
     let points = || series.iter().flat_map(|series| &series.points);
-    let x = Axis::logarithmic("latency", points().map(|point| point.x), text::round_time)?;
+    let x = Axis::of_times("latency", points().map(|point| point.x))?;
     let y = Axis::from_zero("operations, %", points().map(|point| point.y));
     Some(Chart {
         says: format!(

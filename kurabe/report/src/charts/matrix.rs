@@ -230,20 +230,14 @@ fn curve(view: &View<'_>, sizes: &[u64], row: &str, index: usize) -> Option<Char
     let (low, high) = extremes(series.iter().flat_map(|s| &s.points).map(|point| point.y))?;
     let room = ((high.max(0.0) - low.min(0.0)) * 0.08).max(1.0);
     let ticks = sizes.iter().enumerate();
-    let x = Axis {
-        title: "block size".into(),
-        logarithmic: false,
-        range: (-0.3, edge::end_of_places(sizes.len(), &series)),
-        ticks: ticks.map(|(at, size)| Tick { at: at as f64, text: size_text(*size) }).collect(),
-        fixed: true,
-    };
+    let ticks = ticks.map(|(at, size)| Tick { at: at as f64, text: size_text(*size) }).collect();
+    let x = Axis::named("block size", (-0.3, edge::end_of_places(sizes.len(), &series)), ticks);
     Some(Chart {
         says: format!(
             "Percent fewer operations a second than {raw}; at 0 as many, below it more. Decided: {decided} of {all}.{beyond}"
         ),
         height: 280,
         keys,
-        folded: index > 0,
         signs: chart::undecided_sign(&series),
         series,
         guides: vec![Guide::Level { y: 0.0 }],

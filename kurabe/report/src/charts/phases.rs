@@ -5,7 +5,6 @@ use lab::record::Phase;
 
 use super::{View, scale_of};
 use crate::chart::{Axis, Chart, Key, Mark, Point, Series};
-use crate::table::{Cell, Table};
 use crate::text;
 
 /// The medians of the phases, one bar a contender.
@@ -19,21 +18,19 @@ pub fn stacked(view: &View<'_>) -> Option<Chart> {
     let present: Vec<Phase> = Phase::ALL
         .iter()
         .copied()
+        // The wait for an idle device is no work of the file system.
+        .filter(|phase| *phase != Phase::Settle)
         .filter(|phase| rows.iter().any(|row| phases_of(*row).iter().any(|(p, _)| p == phase)))
         .collect();
     if rows.is_empty() {
         return None;
     }
-    // The wait for an idle device is no work of the file system.
-    let shown = |phase: Phase| phase != Phase::Settle;
     let total_of = |contender: usize| -> f64 {
-        phases_of(contender).iter().filter(|(phase, _)| shown(*phase)).map(|(_, ns)| ns).sum()
+        let shown = phases_of(contender).iter().filter(|(phase, _)| present.contains(phase));
+        shown.map(|(_, ns)| ns).sum()
     };
     let largest = rows.iter().map(|row| total_of(*row)).fold(0.0, f64::max);
     let (name, size) = scale_of(Unit::Nanoseconds, largest);
-    let mut heads = vec!["contender"];
-    heads.extend(present.iter().map(|phase| phase.name()));
-    let mut numbers = Table::new(&heads);
     let mut starts = vec![0.0; rows.len()];
     let mut series = Vec::new();
     for (key, phase) in present.iter().enumerate() {
@@ -43,9 +40,7 @@ pub fn stacked(view: &View<'_>) -> Option<Chart> {
             let Some((_, ns)) = found else { continue };
             let label = &view.analysis.contenders[*contender].label;
             let low = starts[row];
-            if shown(*phase) {
-                starts[row] += ns / size;
-            }
+            starts[row] += ns / size;
             points.push(Point {
                 low: Some(low),
                 ..Point::at(
@@ -57,19 +52,10 @@ pub fn stacked(view: &View<'_>) -> Option<Chart> {
         }
         series.push(Series { key, mark: Mark::Bars, points });
     }
-    for contender in &rows {
-        let cells = present.iter().map(|phase| {
-            let found = phases_of(*contender).iter().find(|(entry, _)| entry == phase);
-            found.map_or("-".into(), |(_, ns)| Cell::number(*ns, text::time(*ns)))
-        });
-        let label = view.analysis.contenders[*contender].label.as_str();
-        numbers.rows.push(std::iter::once(Cell::from(label)).chain(cells).collect());
-    }
     let labels = rows.iter().map(|row| view.analysis.contenders[*row].label.as_str());
     let keys = present.iter().map(|phase| Key {
         name: phase.name().into(),
         style: style_of(*phase),
-        hidden: !shown(*phase),
         group: "phase",
     });
     Some(Chart {
@@ -77,7 +63,6 @@ pub fn stacked(view: &View<'_>) -> Option<Chart> {
         height: 84 + 36 * rows.len() as u32,
         keys: keys.collect(),
         series,
-        numbers,
         ..Chart::new(view.id("phases"), "Where the time of a trial goes".into(), Axis::from_zero(
             format!("time, {name}"),
             rows.iter().map(|row| total_of(*row) / size),

@@ -8,7 +8,7 @@ use lab::record::Record;
 use lab::words::{TOO_WIDE, is_telling};
 
 use super::{View, scale_of};
-use crate::chart::{Axis, Chart, Guide, Key, Mark, Point, Series, Sign};
+use crate::chart::{Axis, Chart, Guide, Key, Mark, Point, Series, Sign, aside};
 use crate::quotient::{speed_of, speeds};
 use crate::source::{Source, value_of};
 use crate::table::{Cell, Table, Tone};
@@ -46,11 +46,9 @@ pub fn against_baseline(view: &View<'_>) -> Option<Chart> {
         }
         let pairs = paired(&records[study.baseline], &records[*contender], metric);
         let dots = pairs.iter().enumerate().map(|(place, (block, ratio))| {
-            // Spread a little, so that equal ratios do not hide one another.
-            let aside = ((place * 7 % 11) as f64 - 5.0) * 0.022;
             let speed = if unit.more_is_better() { *ratio } else { ratio.recip() };
-            let text = format!("{label}, block {}: {}", block + 1, text::ratio(speed));
-            Point::at(speed, row as f64 + aside + 0.2, text)
+            let text = format!("{label}, round {}: {}", block + 1, text::ratio(speed));
+            Point::at(speed, row as f64 + aside(place) + 0.2, text)
         });
         series.push(Series { key: *contender, mark: Mark::Dots, points: dots.collect() });
         if let Some(comparison) = found
@@ -75,7 +73,7 @@ pub fn against_baseline(view: &View<'_>) -> Option<Chart> {
     let y = Axis::rows(rows.iter().map(|row| view.analysis.contenders[*row].label.as_str()));
     Some(Chart {
         says: format!(
-            "{}. Each dot is one block: the contender's trial against {baseline}'s. The large symbol is the estimate with its interval; the band is the margin of {} % within which two count as the same.",
+            "{}. Each dot is one round: the contender's trial against {baseline}'s. The large symbol is the estimate with its interval; the band is the margin of {} % within which two count as the same.",
             said.join("; "),
             text::plain(study.same_within * 100.0)
         ),
@@ -200,28 +198,19 @@ pub fn over_blocks(view: &View<'_>) -> Option<Chart> {
     let largest = all().map(|(.., value)| *value).fold(0.0, f64::max);
     let (name, size) = scale_of(unit, largest);
     let mut series = Vec::new();
-    let mut numbers = Table::new(&["contender", "block", "trial", metric]);
     for (key, values) in by_contender.iter().enumerate() {
         let label = &view.analysis.contenders[key].label;
         let points = values.iter().map(|(block, trial, value)| {
             let words = format!(
-                "{label}, block {}, trial {trial}: {}",
+                "{label}, round {}, trial {trial}: {}",
                 block + 1,
                 text::figure(*value, unit)
             );
             Point::at(f64::from(block + 1), value / size, words)
         });
         series.push(Series { key, mark: Mark::Steps, points: points.collect() });
-        for (block, trial, value) in values {
-            numbers.rows.push(vec![
-                label.as_str().into(),
-                Cell::whole((block + 1).into()),
-                Cell::whole((*trial).into()),
-                Cell::number(*value, text::figure(*value, unit)),
-            ]);
-        }
     }
-    let mut x = Axis::linear("block", 0.7, f64::from(last) + 1.3);
+    let mut x = Axis::linear("round", 0.7, f64::from(last) + 1.3);
     x.ticks.retain(|tick| tick.at.fract() == 0.0);
     for tick in &mut x.ticks {
         tick.text = format!("{:.0}", tick.at);
@@ -229,16 +218,15 @@ pub fn over_blocks(view: &View<'_>) -> Option<Chart> {
     x.fixed = true;
     Some(Chart {
         says: format!(
-            "{metric} of each of the {} trials that are compared; lines that rise or fall together are a drift of the machine, which the paired ratios take out.",
-            numbers.rows.len()
+            "{metric} of each of the {} trials that are compared. Lines that rise or fall together show that the machine drifted; ratios are taken within each round, which removes it.",
+            all().count()
         ),
         height: 320,
         keys: view.keys(),
         series,
-        numbers,
         ..Chart::new(
-            view.id("blocks"),
-            "Every trial, in the order of the blocks".into(),
+            view.id("rounds"),
+            "Every trial, in the order of the rounds".into(),
             x,
             Axis::from_zero(format!("{metric}, {name}"), all().map(|(.., value)| value / size)),
         )

@@ -1,34 +1,24 @@
 //! The marks of a legend: what a key or a sign looks like in small.
 
-use std::fmt::Write;
-
-use super::{DASHES, Place, symbol};
+use super::shape::{Shape, Size};
+use super::{Place, dash_of};
 use crate::chart::{Chart, Mark};
-
-/// A ring that points something out; the crossed one has a cross in it.
-pub(super) fn ring(mark: Mark, place: Place, x: f64, y: f64) -> String {
-    let (radius, width) = if mark == Mark::Ring { (7.0, 2.0) } else { (4.5, 1.2) };
-    let mut out = format!(
-        "<g style=\"fill:none;stroke:{};stroke-width:{width}\"><circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\"/>",
-        place.ink()
-    );
-    if mark == Mark::CrossedRing {
-        let reach = radius * 0.7;
-        let _ = write!(
-            out,
-            "<path d=\"M{0:.1} {1:.1}L{2:.1} {3:.1}M{0:.1} {3:.1}L{2:.1} {1:.1}\"/>",
-            x - reach,
-            y - reach,
-            x + reach,
-            y + reach
-        );
-    }
-    out + "</g>"
-}
 
 /// A mark that stands for no contender, for legends; its left end at `x`.
 pub fn sign(mark: Mark, place: Place, x: f64, y: f64) -> String {
-    ring(mark, place, x + 14.0, y).replace("r=\"7\"", "r=\"5\"")
+    let shape = match mark {
+        Mark::Ring => Shape::Ring(Mark::SmallRing),
+        Mark::Hollow => Shape::Symbol(0, Size::Hollow),
+        mark => Shape::Ring(mark),
+    };
+    let width = if mark == Mark::Ring { 2.0 } else { 1.2 };
+    let look = format!("fill:none;stroke:{};stroke-width:{width}", place.ink());
+    stamp(shape, x + 14.0, y, &look)
+}
+
+fn stamp(shape: Shape, x: f64, y: f64, look: &str) -> String {
+    let outline = shape.outline();
+    format!("<path transform=\"translate({x:.1} {y:.1})\" d=\"{outline}\" style=\"{look}\"/>")
 }
 
 /// The mark of a key, for legends; its left end at `x`: a piece of line with the symbol of the
@@ -56,19 +46,17 @@ pub fn swatch(chart: &Chart, key: usize, place: Place, x: f64, y: f64) -> String
             y - 5.0
         );
     }
+    let middle = x + 14.0;
     if drawn(Mark::Hollow) && !drawn(Mark::Steps) {
-        return format!(
-            "<path d=\"{}\" style=\"fill:{};stroke:{colour};stroke-width:1.6\"/>",
-            symbol(style, x + 14.0, y, 4.2),
-            place.paper()
-        );
+        let look = format!("fill:{};stroke:{colour};stroke-width:1.6", place.paper());
+        return stamp(Shape::Symbol(style, Size::Step), middle, y, &look);
     }
-    format!(
-        "<path d=\"M{x:.1} {y:.1}h28\" style=\"fill:none;stroke:{colour};stroke-width:2;stroke-dasharray:{}\"/><path d=\"{}\" style=\"fill:{colour}\"/>",
-        match DASHES[style % DASHES.len()] {
-            "" => "none",
-            dash => dash,
-        },
-        symbol(style, x + 14.0, y, 4.0)
-    )
+    let symbol = stamp(Shape::Symbol(style, Size::Step), middle, y, &format!("fill:{colour}"));
+    match [Mark::Line, Mark::Steps, Mark::Faint].into_iter().any(drawn) {
+        true => format!(
+            "<path d=\"M{x:.1} {y:.1}h28\" style=\"fill:none;stroke:{colour};stroke-width:2;stroke-dasharray:{}\"/>{symbol}",
+            dash_of(style)
+        ),
+        false => symbol,
+    }
 }
