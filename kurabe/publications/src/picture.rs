@@ -214,8 +214,7 @@ fn draw(id: String, title: String, axis: String, bars: &[Bar], workloads: &[Stri
         let end = bar.ends.map_or(bar.value, |ends| ends.1.clamp(bar.value, right));
         one(Mark::Label, Point::at(end.max(from), row, bar.words.clone()));
     }
-    let key =
-        |name: &str, style| Key { name: name.into(), style, group: "publication" };
+    let key = |name: &str, style| Key { name: name.into(), style, group: "publication" };
     let mut keys = vec![key("published", PUBLISHED_STYLE)];
     for (layer, workload) in workloads.iter().enumerate() {
         let name = if workloads.len() > 1 { format!("{workload}, here") } else { "here".into() };

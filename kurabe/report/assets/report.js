@@ -245,9 +245,14 @@
   });
 
   // What need not be scrolled is no stop on the way of the Tab key.
-  const fits = new ResizeObserver((seen) => seen.forEach(({ target }) => {
-    if (target.scrollWidth > target.clientWidth) target.setAttribute("tabindex", "0");
-    else target.removeAttribute("tabindex");
-  }));
-  document.querySelectorAll(".scroll").forEach((region) => fits.observe(region));
+  function find_stops() {
+    for (const region of document.querySelectorAll(".scroll")) {
+      if (region.scrollWidth > region.clientWidth) region.setAttribute("tabindex", "0");
+      else region.removeAttribute("tabindex");
+    }
+  }
+  find_stops();
+  window.addEventListener("resize", find_stops);
+  // It does not bubble.
+  document.addEventListener("toggle", find_stops, true);
 })();

@@ -68,9 +68,10 @@ pub fn blocks(workload: &WorkloadAnalysis) -> Vec<Block> {
             ]);
         }
     }
-    let mut blocks = vec![
-        Block::table(format!("Checks under {}", workload.workload), table.without_empty_columns()),
-    ];
+    let mut blocks = vec![Block::table(
+        format!("Checks under {}", workload.workload),
+        table.without_empty_columns(),
+    )];
     if all().any(|one| one.bound.is_some()) {
         blocks.push(Block::Text(BOUND_EXPLAINED.into()));
     }

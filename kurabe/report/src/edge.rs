@@ -84,11 +84,8 @@ mod tests {
             curve(0, Mark::Hollow, [-751.4, 12.0, 40.0]),
             curve(1, Mark::Steps, [-240.0, -120.0, 3.0]),
         ];
-        let keys = ["ext4", "xfs"].map(|name| Key {
-            name: name.into(),
-            style: 0,
-            group: "contender",
-        });
+        let keys =
+            ["ext4", "xfs"].map(|name| Key { name: name.into(), style: 0, group: "contender" });
         let said = bound(&mut series, &keys);
         let ys = |place: usize| series[place].points.iter().map(|p| p.y).collect::<Vec<_>>();
         assert_eq!([ys(0), ys(1)], [[-100.0, 12.0, 40.0], [-100.0, 12.0, 40.0]]);

@@ -115,7 +115,10 @@ fn masthead(source: &Source) -> Vec<Block> {
     let last = source.records.last().map(|record| text::date(record.started_unix_ns));
     let days = [first, last].into_iter().flatten();
     let trials = text::counted(source.records.len(), "trial");
-    row("Date", Some(text::distinct(days).into_iter().chain([trials]).collect::<Vec<_>>().join(", ")));
+    row(
+        "Date",
+        Some(text::distinct(days).into_iter().chain([trials]).collect::<Vec<_>>().join(", ")),
+    );
     let mut blocks = vec![Block::heading(1, "", study.name.clone())];
     blocks.extend(study.why.clone().map(Block::Text));
     blocks.push(Block::table("What was measured, and when", Table::pairs(rows)));

@@ -29,8 +29,7 @@ pub const FONT: &str =
 pub const COLOURS: [&str; 8] =
     ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6d31", "#5b5b5b"];
 /// Dashes by style, as `stroke-dasharray` has them.
-const DASHES: [&str; 8] =
-    ["none", "7 3", "2 2", "9 3 2 3", "12 4", "4 4", "1 3", "6 2 1 2 1 2"];
+const DASHES: [&str; 8] = ["none", "7 3", "2 2", "9 3 2 3", "12 4", "4 4", "1 3", "6 2 1 2 1 2"];
 /// Styles whose colours are so light that letters on them are dark on any paper.
 const LIGHT_STYLES: [usize; 3] = [3, 4, 5];
 /// Letters and lines.
@@ -311,10 +310,7 @@ impl Drawing<'_> {
     }
 
     fn line(&mut self, [x1, y1]: [&str; 2], [x2, y2]: [&str; 2], more: &str) {
-        let _ = writeln!(
-            self.out,
-            "<line x1=\"{x1}\" y1=\"{y1}\" x2=\"{x2}\" y2=\"{y2}\"{more}/>"
-        );
+        let _ = writeln!(self.out, "<line x1=\"{x1}\" y1=\"{y1}\" x2=\"{x2}\" y2=\"{y2}\"{more}/>");
     }
 
     /// A shape at a place; what is said of it where anything is.
@@ -685,11 +681,7 @@ fn in_attributes(told: &[&str]) -> String {
     };
     let common = told.iter().map(alike).min().unwrap_or(0);
     let rest: Vec<&str> = told.iter().map(|text| &text[common..]).collect();
-    format!(
-        " data-who=\"{}\" data-says=\"{}\"",
-        escape(&first[..common]),
-        escape(&rest.join("\n"))
-    )
+    format!(" data-who=\"{}\" data-says=\"{}\"", escape(&first[..common]), escape(&rest.join("\n")))
 }
 
 #[cfg(test)]
@@ -698,7 +690,8 @@ mod tests {
 
     #[test]
     fn what_points_have_in_common_is_said_once() {
-        let said = in_attributes(&["xfs, round 1: 3 s", "xfs, round 1: 4\ns", "xfs, round 1: 3 \"s"]);
+        let said =
+            in_attributes(&["xfs, round 1: 3 s", "xfs, round 1: 4\ns", "xfs, round 1: 3 \"s"]);
         let expected = " data-who=\"xfs, round 1: \" data-says=\"3 s\n4 s\n3 &quot;s\"";
         assert_eq!(said, expected);
         assert_eq!(in_attributes(&["比べ", "比"]), " data-who=\"比\" data-says=\"べ\n\"");

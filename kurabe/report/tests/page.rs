@@ -54,18 +54,19 @@ fn the_answer_comes_first_and_the_way_to_repeat_it_last() {
             "6 trials of each contender",
             "<caption>Ranking under tar xf x.tar",
             "slower",
-            "Times as fast as ext4",
+            "Every run",
+            "Details",
             "What it cost",
             "CPU time of the load",
             "flushes of the device",
             "write amplification",
+            "Times as fast as ext4",
             "Where the time of a trial goes",
-            "Write amplification",
             "What the device did in each phase",
-            "<td>1.00 MiB written, 1 flush</td>",
-            "<td>4.00 KiB written</td>",
-            "<td>nothing</td>",
-            "<td>3.00 MiB written, 1 flush</td>",
+            ">1.00 MiB written, 1 flush</td>",
+            ">4.00 KiB written</td>",
+            ">nothing</td>",
+            ">3.00 MiB written, 1 flush</td>",
             "All 18 trials",
             "Environment",
             "6.1.0-test",
@@ -77,10 +78,10 @@ fn the_answer_comes_first_and_the_way_to_repeat_it_last() {
             "runs = 6",
         ],
     );
-    // Every chart has its words and its numbers.
+    // Every chart has its words.
     let figures = text.matches("<figure ").count();
     assert!(figures >= 4, "{figures}");
-    for part in ["<figcaption>", "<svg xmlns", "<desc>", "<summary>The numbers"] {
+    for part in ["<figcaption>", "<svg class=\"area\"", "aria-describedby"] {
         assert_eq!(text.matches(part).count(), figures, "{part}");
     }
 }
@@ -97,7 +98,8 @@ fn the_page_asks_nothing_of_anybody() {
     for asking in ["src=", "@import", "url(http", "href=\"http", "<link rel=\"stylesheet"] {
         assert!(!own.contains(asking), "{asking}");
     }
-    assert!(text.contains("Licensed under the MIT license"), "the notice of plotly.js is kept");
+    // Nothing in it is of others, and it is small: 1.3 MB when a library drew its charts.
+    assert!(text.len() < 200_000, "{}", text.len());
 }
 
 #[test]
@@ -124,9 +126,9 @@ fn hostile_names_stay_names() {
         assert!(!text.contains(markup), "{markup}");
     }
     assert!(text.contains("&lt;script&gt;alert(1)&lt;/script&gt;"));
-    // Three scripts of the page's own, and as many ends.
+    // The script of the page's own, and its end.
     let own_ends = text.matches("</script>").count();
-    assert_eq!((text.matches("<script").count(), own_ends), (3, 3));
+    assert_eq!((text.matches("<script").count(), own_ends), (1, 1));
 }
 
 #[test]
@@ -188,13 +190,13 @@ fn a_load_with_figures_shows_them_over_time() {
             "verified 25000 objects",
             "flushes per operation",
             "1.2e-4",
+            "Latencies by kind of operation",
             "Over time: throughput",
             "steady state",
             "a trial is steady from here",
             "this trial changed here",
             "trials with a change",
             "1 of 5",
-            "Latencies",
         ],
     );
 }
@@ -395,12 +397,12 @@ fn several_loads_have_an_overview_and_a_fold_each() {
 }
 
 /// The sentences of at least five words that a reader of the page sees: not those of tables, headings,
-/// legends, pictures and what was typed or printed.
+/// legends, pictures with their words, and what was typed or printed.
 fn sentences(page: &str) -> Vec<String> {
     let (_, text) = page.split_once("<main>").unwrap();
     let mut text = text.split_once("</main>").unwrap().0.to_string();
     for element in
-        ["table", "svg", "h1", "h2", "h3", "h4", "pre", "summary", "div class=\"legend\""]
+        ["table", "figure", "h1", "h2", "h3", "h4", "pre", "summary", "div class=\"legend\""]
     {
         let name = element.split(' ').next().unwrap();
         let (start, end) = (format!("<{element}"), format!("</{name}>"));
@@ -430,7 +432,7 @@ fn no_sentence_stands_twice_on_a_page() {
     });
     let text = own(&rendered(&made));
     let all = sentences(&text);
-    assert!(all.len() > 30, "{all:?}");
+    assert!(all.len() > 12, "{all:?}");
     for (place, said) in all.iter().enumerate() {
         assert!(!all[..place].contains(said), "twice: {said}\n{text}");
     }
@@ -457,12 +459,13 @@ fn what_is_compared_besides_the_metrics_stands_with_the_costs() {
     for row in [
         "| flushes of the device | 3 | 6 ×2.00 - | 3 ×1.000 = |",
         "| CPU time of the load | 3.000 ms | 3.000 ms ×1.000 = | 3.000 ms ×1.000 = |",
-        "| p99 of Put | 1 | ×1.000 = | ×1.000 = |",
         "| time until unmounted | 1 | ×1.",
     ] {
         assert!(text.contains(row), "{row}\n{text}");
     }
     assert_eq!(text.matches("a correction of their own").count(), 1, "{text}");
+    // A row that says of all that they are the same, in no unit, says nothing.
+    assert!(!text.contains("p99 of Put"), "{text}");
 }
 
 #[test]
@@ -521,11 +524,9 @@ fn what_stands_beside_a_result_comes_right_after_the_answers() {
         &text,
         &[
             "btrfs is ",
-            "<nav class=\"published\"",
-            "href=\"#published-1\">Times</a>",
             "<h2 id=\"published\">",
             "<h3 id=\"published-1\">",
-            "<figure id=\"published-1-picture-1\" data-chart=\"1\"",
+            "<figure id=\"published-1-picture-1\"",
             "<h2 id=\"loads-in-detail\">",
             "Environment",
         ],

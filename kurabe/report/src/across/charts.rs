@@ -27,9 +27,7 @@ pub(super) fn charts(across: &Across<'_>, workload: &AcrossWorkload, index: usiz
 /// One key a result.
 fn keys(across: &Across<'_>) -> Vec<Key> {
     let names = across.names.iter().enumerate();
-    names
-        .map(|(style, name)| Key { name: name.clone(), style, group: "result" })
-        .collect()
+    names.map(|(style, name)| Key { name: name.clone(), style, group: "result" }).collect()
 }
 
 fn ratios(across: &Across<'_>, metric: &AcrossMetric, id: String) -> Option<Chart> {

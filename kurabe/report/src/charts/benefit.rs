@@ -106,7 +106,9 @@ pub fn of_load(view: &View<'_>) -> Option<Chart> {
         series.push(Series { key: *place, mark: Mark::Interval, points: vec![point] });
         let [own, other] = words;
         let cells = [Cell::number(*median, own), Cell::number(*value, other)];
-        numbers.rows.push([Cell::from(contender.label.as_str())].into_iter().chain(cells).collect());
+        numbers
+            .rows
+            .push([Cell::from(contender.label.as_str())].into_iter().chain(cells).collect());
     }
     let ends = || series.iter().flat_map(|one| &one.points).flat_map(|one| [Some(one.x), one.high]);
     let corner = if unit.more_is_better() { "lower right" } else { "lower left" };
@@ -122,7 +124,12 @@ pub fn of_load(view: &View<'_>) -> Option<Chart> {
         keys: view.keys(),
         series,
         numbers,
-        ..Chart::new(view.id("benefit"), text::capitalised(&format!("{metric} against {}", paid.name)), x, y)
+        ..Chart::new(
+            view.id("benefit"),
+            text::capitalised(&format!("{metric} against {}", paid.name)),
+            x,
+            y,
+        )
     })
 }
 
@@ -174,10 +181,8 @@ pub fn of_loads(source: &Source) -> Option<Chart> {
     let x = axis(format!("time for the same work, as a multiple of {baseline}'s"), |one| one.x)?;
     let y = axis(format!("bytes written or space, as a multiple of {baseline}'s"), |one| one.y)?;
     let keys = study.contenders.iter().enumerate();
-    let guides = vec![
-        Guide::Line { x: 1.0, text: format!("{baseline} = 1") },
-        Guide::Level { y: 1.0 },
-    ];
+    let guides =
+        vec![Guide::Line { x: 1.0, text: format!("{baseline} = 1") }, Guide::Level { y: 1.0 }];
     Some(Chart {
         says: "Each symbol is one load. Best is at the lower left. Upwards: bytes written by the device, or space taken where these do not differ.".into(),
         height: 320,

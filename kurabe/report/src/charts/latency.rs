@@ -149,8 +149,7 @@ fn density(view: &View<'_>, operation: &str) -> Option<Chart> {
         let bins = bins_of(histogram.buckets());
         let label = &contender.label;
         let points = bins.iter().map(|(ns, percent)| {
-            let words =
-                format!("{label}: {percent:.2} % around {}", text::time(*ns));
+            let words = format!("{label}: {percent:.2} % around {}", text::time(*ns));
             Point::at(*ns, *percent, words)
         });
         series.push(Series { key, mark: Mark::Line, points: points.collect() });

@@ -101,7 +101,8 @@ fn of_loads(source: &Source, views: &[&View<'_>], unit: Unit, place: usize) -> O
     for (load, view) in views.iter().enumerate() {
         for key in 0..view.analysis.contenders.len() {
             let label = &view.analysis.contenders[key].label;
-            let (row, are_means) = row_of(view, key, format!("{}, {label}", view.analysis.workload));
+            let (row, are_means) =
+                row_of(view, key, format!("{}, {label}", view.analysis.workload));
             means |= are_means;
             let room = 0.8 / contenders as f64;
             let at = load as f64 + (key as f64 + 0.5) * room - 0.4;

@@ -78,8 +78,7 @@ impl Shape {
 /// All shapes, to which the pictures of a page refer.
 pub fn sprite() -> String {
     let sizes = [Size::Dot, Size::Step, Size::Hollow, Size::Large];
-    let symbols =
-        (0..SYMBOLS).flat_map(|style| sizes.map(|size| Shape::Symbol(style, size)));
+    let symbols = (0..SYMBOLS).flat_map(|style| sizes.map(|size| Shape::Symbol(style, size)));
     let ends = [4, 6].into_iter().flat_map(|half| {
         [Shape::Cap(half), Shape::Arrow(half, Side::Left), Shape::Arrow(half, Side::Right)]
     });
