@@ -13,7 +13,7 @@ import threading
 import time
 import traceback
 
-from basics import (BLOCK, GET, KEEP_SIZE, ZERO_RANGE, Flight, aligned, allocate, freeze, has_only,
+from basics import (BLOCK, GET, KEEP_SIZE, ZERO_RANGE, Flight, aligned, allocate, flight, freeze, has_only,
                     in_child, lay, read_directly, remount, wait_for)
 from ideas import IDEAS
 
