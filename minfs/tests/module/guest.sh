@@ -28,4 +28,4 @@ exec qemu-system-x86_64 -nodefaults -no-user-config -display none -no-reboot -ni
 	-device virtio-9p-pci,fsdev=host,mount_tag=host -device isa-debug-exit,iobase=0x501,iosize=1 \
 	-drive "if=none,id=disk,format=raw,cache=none,file=$disk" -device virtio-blk-pci,drive=disk \
 	-device virtio-serial-pci -chardev stdio,id=port,signal=off -device virtserialport,chardev=port,name=agent \
-	-chardev file,id=console,path=/dev/stderr -serial chardev:console
+	-chardev file,id=console,path=/dev/stderr,append=on -serial chardev:console
