@@ -1,7 +1,7 @@
 //! The command line: words to values, exit codes, and the man pages that follow from both.
 //!
-//! Exit codes: 0 done; 1 failed; 2 wrong use, or refused before anything was touched. Where the
-//! program stands in for a helper of mount(8) or fsck(8), theirs.
+//! Exit codes: 0 done; 1 failed; 2 usage error, or refused before anything was changed. As a helper of
+//! mount(8) or fsck(8), the program uses their exit codes.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -23,40 +23,39 @@ Examples:
   minfs fsck store.img                             check; --repair repairs
   echo '/srv/store.img /store fuse.minfs defaults 0 0' >> /etc/fstab
 
-Exit codes: 0 done; 1 failed; 2 wrong use, or refused before anything was touched. fsck and mount
-have those of fsck(8) and mount(8).";
+Exit codes: 0 done; 1 failed; 2 usage error, or refused before anything was changed. fsck and mount
+use the codes of fsck(8) and mount(8).";
 
 const MKFS_NOTES: &str = "\
-What a device or an image holds is overwritten with --force only; a device \
-or image that is mounted or otherwise in use never is. With --size an image is made; one that exists \
-is cut or extended to that size and made anew, also with --force only. No option keeps the files of a \
-volume: to resize one, copy them to another.
+The contents of a device or image are overwritten only with --force; a device or image that is mounted \
+or otherwise in use is never overwritten. With --size an image is created; an existing image is resized \
+and formatted, also only with --force, and its contents are lost. A volume cannot be resized: copy its \
+files to another one.
 
-Exit codes: 0 made; 1 failed; 2 wrong use or refused, and nothing was touched.";
+Exit codes: 0 made; 1 failed; 2 usage error, or refused before anything was changed.";
 
 const FSCK_NOTES: &str = "\
-Errors are damage that puts a file in doubt: the volume is then mounted read-only, and such a file \
-gives EUCLEAN. First copy the device, or take the file out with `minfs get --damaged`; then --repair \
-keeps it as the newest record that is left says. Warnings are damage by which no file is lost.
+An error is damage that puts a file in doubt: the volume mounts read-only, and reading that file gives \
+EUCLEAN. Before a repair, copy the device, or copy the file out with `minfs get --damaged`. --repair \
+restores the file to its newest readable record. A warning is damage that loses no file.
 
-Exit codes: 0 clean; 1 damage was repaired; 4 damage is left; 8 the check could not be made; 16 wrong \
-use.";
+Exit codes: 0 clean; 1 damage was repaired; 4 damage is left; 8 the check could not run; 16 usage error.";
 
 const MOUNT_NOTES: &str = "\
-Options of its own: discard (tell the device of freed space), direct_io (bypass the page cache for \
-every file), writeback_cache (let the kernel collect small writes), zero_fallocate (fallocate fills \
-the space with zeros once), threads=N (that serve requests; 16 unless given), root_mode=OCTAL, \
-root_user=NUMBER, root_group=NUMBER (attributes of the root directory), allow_other (for mounts of \
-an ordinary user).
+Options of minfs: discard (tell the device of freed space), direct_io (bypass the page cache for \
+every file), writeback_cache (let the kernel collect small writes), zero_fallocate (fallocate writes \
+zeros to the space that it reserves), threads=N (number of threads that serve requests; default 16), \
+root_mode=OCTAL, root_user=NUMBER, root_group=NUMBER (attributes of the root directory), allow_other \
+(other users may use the mount; always set when root mounts).
 
 LABEL= and UUID= find no volume, since blkid(8) does not know minfs: name the device by its link in \
 /dev/disk/by-id, or its partition by PARTUUID=. `minfs stat DEVICE` prints label and UUID.
 
-Options of mount(8): ro, rw, remount, nodev, nosuid, suid, noexec, noatime, sync, dirsync. Those \
-for mount(8) and the system's start itself (noauto, nofail, _netdev, user, x-...) are accepted and \
-change nothing.
+Options of mount(8): ro, rw, remount, nodev, nosuid, suid, noexec, noatime, sync, dirsync. Options \
+meant for mount(8) itself or for system start (noauto, nofail, _netdev, user, x-...) are accepted and \
+have no effect.
 
-Exit codes: 0 mounted; 1 wrong use; 2 an error of the system; 32 the mount failed.";
+Exit codes: 0 mounted; 1 usage error; 2 system error; 32 the mount failed.";
 
 /// A minimal file system for storage engines that keep their own journal.
 #[derive(Parser)]
@@ -74,10 +73,10 @@ enum Command {
     /// Check a volume; change nothing unless told to repair.
     #[command(after_help = FSCK_NOTES)]
     Fsck(FsckArguments),
-    /// Mount a volume through FUSE; the command returns once the mount stands.
+    /// Mount a volume through FUSE; the command returns when the mount is ready.
     #[command(after_help = MOUNT_NOTES)]
     Mount(MountArguments),
-    /// Unmount a volume and wait until its device is free.
+    /// Unmount a volume and wait until the daemon has released its device.
     Umount {
         /// Where the volume is mounted.
         directory: PathBuf,
@@ -90,11 +89,11 @@ enum Command {
         #[arg(short, long)]
         long: bool,
     },
-    /// Show the identity of a volume as KEY=value lines, or the facts of one file.
+    /// Show label, UUID and sizes of a volume as KEY=value lines, or the attributes of one file.
     Stat {
         /// Device or image.
         device: PathBuf,
-        /// File.
+        /// Name on the volume.
         name: Option<OsString>,
     },
     /// Copy a file into an unmounted volume.
@@ -103,9 +102,9 @@ enum Command {
         device: PathBuf,
         /// File to copy; `-` is standard input.
         source: PathBuf,
-        /// Name on the volume; the file's own unless given.
+        /// Name on the volume; by default the name of the source file.
         name: Option<OsString>,
-        /// Replace a file of that name, in one atomic step.
+        /// Replace an existing file of that name atomically.
         #[arg(short, long)]
         force: bool,
     },
@@ -115,13 +114,13 @@ enum Command {
         device: PathBuf,
         /// Name on the volume.
         name: OsString,
-        /// File to write; `-` is standard output, as is none, but then a terminal gets no binary
-        /// file.
+        /// File to write; `-` is standard output. Without it, standard output too, but no binary
+        /// file to a terminal.
         destination: Option<PathBuf>,
         /// Replace an existing file.
         #[arg(short, long)]
         force: bool,
-        /// Also take out a file whose newest record may be lost, as the newest that is left says.
+        /// Also copy a file whose newest record may be lost, using the newest readable record.
         #[arg(long)]
         damaged: bool,
     },
@@ -137,7 +136,7 @@ enum Command {
     Mv {
         /// Device or image.
         device: PathBuf,
-        /// Present name.
+        /// Current name.
         from: OsString,
         /// New name.
         to: OsString,
@@ -156,7 +155,7 @@ enum Command {
     },
     /// Write the man pages into a directory.
     Man {
-        /// The directory; it is made where it is missing.
+        /// The directory; it is created if missing.
         directory: PathBuf,
     },
     /// Print the completions of a shell.
@@ -179,17 +178,17 @@ pub struct MkfsArguments {
     /// Allocation unit in bytes (k, M allowed), a power of two from 4k on.
     #[arg(short, long, value_parser = size)]
     pub unit: Option<u64>,
-    /// Most files that the volume shall hold.
+    /// Maximum number of files.
     #[arg(short = 'N', long)]
     pub files: Option<u32>,
-    /// Make the image with this size (k, M, G, T allowed); one that exists needs --force, and
-    /// what it holds is lost.
+    /// Create an image of this size (k, M, G, T allowed); an existing image needs --force, and
+    /// its contents are lost.
     #[arg(short, long, value_parser = size)]
     pub size: Option<u64>,
-    /// Tell the device first that its whole content is no longer needed.
+    /// Discard the contents of the whole device first.
     #[arg(long)]
     pub discard: bool,
-    /// Overwrite what the device or the image holds.
+    /// Overwrite the contents of the device or image.
     #[arg(short, long)]
     pub force: bool,
     /// Print nothing but errors.
@@ -201,19 +200,19 @@ pub struct MkfsArguments {
 pub struct FsckArguments {
     /// Device or image.
     pub device: PathBuf,
-    /// Change nothing (this is so without --repair as well).
+    /// Change nothing (the default).
     #[arg(short = 'n', long)]
     pub no_change: bool,
-    /// Repair what can be repaired and tell each change.
+    /// Repair the damage and report each change.
     #[arg(short = 'y', long, conflicts_with = "no_change")]
     pub repair: bool,
-    /// Also tell what any power cut may leave.
+    /// Also report what a power cut normally leaves behind.
     #[arg(short, long)]
     pub verbose: bool,
-    /// Accepted for fsck(8): a check is always a full one.
+    /// Accepted for fsck(8): every check is a full check.
     #[arg(short, long)]
     pub force: bool,
-    /// Accepted for fsck(8): without --repair nothing is ever changed.
+    /// Accepted for fsck(8): only --repair changes anything.
     #[arg(short = 'a', short_alias = 'p', long)]
     pub automatic: bool,
 }
@@ -230,13 +229,13 @@ pub struct MountArguments {
     /// Serve in the foreground.
     #[arg(short = 'F', long)]
     pub foreground: bool,
-    /// Check everything but do not mount.
+    /// Do everything except mount.
     #[arg(short, long)]
     pub fake: bool,
     /// Ignore unknown options.
     #[arg(short, long)]
     pub sloppy: bool,
-    /// Tell what is found on the way.
+    /// Report what the mount finds.
     #[arg(short, long)]
     pub verbose: bool,
     /// Accepted for mount(8): there is no table of mounts to leave alone.

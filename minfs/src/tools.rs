@@ -105,7 +105,7 @@ pub fn mkfs(arguments: &MkfsArguments) -> Outcome {
 }
 
 /// Checks a volume, with the exit codes of fsck(8): 0 no errors, 1 errors corrected, 4 errors
-/// left, 8 the check could not be made.
+/// left, 8 the check could not run.
 pub fn fsck(arguments: &FsckArguments) -> ExitCode {
     let path = arguments.device.display();
     let check = || -> Result<_, Failure> {
@@ -130,8 +130,8 @@ pub fn fsck(arguments: &FsckArguments) -> ExitCode {
     }
     if told.iter().any(|finding| finding.text.contains(UNFINISHED)) {
         tell!(
-            "{path}: {UNFINISHED}N is what `minfs put`, as process N, calls a file until its copy is \
-             whole"
+            "{path}: {UNFINISHED}N is the name that `minfs put`, as process N, gives a file until the \
+             copy is complete"
         );
     }
     tell!(
@@ -152,16 +152,18 @@ pub fn fsck(arguments: &FsckArguments) -> ExitCode {
             }
         } else if told.iter().any(|finding| matches!(finding.subject, Subject::Generations(_))) {
             tell!(
-                "{path}: nothing was changed, and nothing can be: take the files out with `minfs get`"
+                "{path}: nothing was changed, and this cannot be repaired: copy the files out with \
+                 `minfs get`"
             );
         } else if report.findings.iter().any(|finding| finding.severity == Severity::Error) {
             tell!(
-                "{path}: nothing was changed. First copy the whole device, or take the files named \
-                 above out with `minfs get --damaged`; then --repair keeps what is left of each \
-                 file, but for those whose space a younger one has, and makes the volume writable"
+                "{path}: nothing was changed. First copy the whole device, or copy the files named \
+                 above out with `minfs get --damaged`. Then --repair restores each file to its newest \
+                 readable record, gives up files whose space a younger file has, and makes the volume \
+                 writable"
             );
         } else {
-            tell!("{path}: nothing was changed; no file is damaged, and --repair mends the rest");
+            tell!("{path}: nothing was changed; no file is damaged, and --repair repairs the rest");
         }
         ExitCode::from(4)
     }
@@ -345,7 +347,7 @@ fn open_destination(
     let is_regular = facts.as_ref().is_none_or(fs::Metadata::is_file);
     match &facts {
         Some(facts) if facts.is_dir() => {
-            return refuse("it is a directory; name the file in it that shall be written");
+            return refuse("it is a directory; name a file in it");
         }
         Some(facts) if facts.file_type().is_block_device() => {
             return refuse("it is a device; write on it with dd, from standard output");
