@@ -76,8 +76,7 @@ pub trait BlockDevice: Send + Sync {
     /// Makes every write that completed before the call durable.
     fn flush(&self) -> io::Result<()>;
 
-    /// Whether several flushes at once take about as long as one, and a flush that fails loses no
-    /// write that another one, at the same time, reports as durable.
+    /// Whether several flushes at once take about as long as one.
     fn merges_flushes(&self) -> bool {
         false
     }

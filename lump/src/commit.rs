@@ -151,6 +151,11 @@ impl Queue {
         Self { waiting: VecDeque::new(), writer: Some(writer), applied: position, announced }
     }
 
+    /// How many changes wait for the next leader.
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
     /// What the next leader takes: as many as share a flush.
     fn take(&mut self, records_max: usize) -> Vec<Request> {
         let mut bytes = 0;
@@ -250,11 +255,11 @@ impl Engine {
         self.has_window && units * self.geometry.unit_bytes <= WINDOW_EXTENT_BYTES_MAX
     }
 
-    /// Makes a put whose extent has its place in the window: no journal, and a flush of its own.
+    /// Makes a put whose extent has its place in the window, without the journal.
     pub(crate) fn put_in_window(&self, entry: Entry, sequence: u64, data: Data) -> Answer {
         let outcome = self.medium.permit().and_then(|permit| {
             self.write_data(permit, &data)?;
-            permit.flush_beside()
+            permit.flush()
         });
         let outcome = match outcome {
             Ok(()) => {

@@ -1,9 +1,8 @@
 //! lump: an object store on one disk, for values of any size under keys of 128 bits.
 //!
 //! A value lies in one piece, with its checksums behind it: a get is one read and verifies all of
-//! it. A durable put of up to 256 KiB is one write and one flush, where the device joins flushes at
-//! the same time; any other is one write of data, and one write of the journal and one flush that all puts
-//! under way share. Nothing is overwritten in place, nothing is moved later, and what returned as
+//! it. A durable put of up to 256 KiB is one write; any other is one write of data and a share of one
+//! write of the journal. All puts that need a flush while one is under way share the next. Nothing is overwritten in place, nothing is moved later, and what returned as
 //! durable survives power loss. The format and the argument for this are in `lump/docs/format-lump.md`.
 //!
 //! ```

@@ -21,7 +21,8 @@ use crate::layout::Root;
 use crate::metrics::{Counters, count};
 use crate::store::Sabotage;
 use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::sync::{Condvar, Mutex, MutexGuard, RwLock, lock};
+use crate::sync::thread::{self, Thread};
+use crate::sync::{Mutex, MutexGuard, lock};
 
 /// What can be read. A device is one, and so is the medium of an open store.
 pub(crate) trait Source: Sync {
@@ -41,11 +42,42 @@ impl Source for Medium {
     }
 }
 
-/// Flushes that run at the same time, each with its number, and who waits for one to end.
+/// Flushes are issued one after the other, each for all who waited when it began.
 #[derive(Default)]
-struct UnderWay {
-    numbers: Vec<u64>,
-    waiting: usize,
+struct Flushes {
+    is_under_way: bool,
+    /// Those who came since the newest flush began, in that order: it may not cover their writes.
+    waiting: Vec<Arc<Waiter>>,
+}
+
+/// A thread that waits for the next flush.
+struct Waiter {
+    thread: Thread,
+    call: Mutex<Option<Call>>,
+}
+
+/// What a waiting thread is told.
+enum Call {
+    /// To issue the next flush, for all who wait then.
+    Flush,
+    /// Whether the flush that was issued for it succeeded.
+    Ended(bool),
+}
+
+impl Waiter {
+    fn wait(&self) -> Call {
+        loop {
+            if let Some(call) = lock(&self.call).take() {
+                return call;
+            }
+            thread::park();
+        }
+    }
+
+    fn tell(&self, call: Call) {
+        *lock(&self.call) = Some(call);
+        self.thread.unpark();
+    }
 }
 
 /// The device of an open store.
@@ -54,18 +86,11 @@ pub(crate) struct Medium {
     sabotage: Sabotage,
     /// Why nothing is written any more.
     refusal: OnceLock<String>,
-    /// Held by a flush that runs alone; shared by those that run at the same time.
-    flushing: RwLock<()>,
-    under_way: Mutex<UnderWay>,
-    ended: Condvar,
-    /// How many of them have begun.
-    begun: AtomicU64,
+    flushes: Mutex<Flushes>,
     /// How long the newest flush took.
     flush_ns: AtomicU64,
     counters: Arc<Counters>,
 }
-
-const UNBROKEN: &str = "no thread panics while it flushes";
 
 impl Medium {
     pub fn new(device: Arc<dyn BlockDevice>, counters: Arc<Counters>, sabotage: Sabotage) -> Self {
@@ -73,10 +98,7 @@ impl Medium {
             device,
             sabotage,
             refusal: OnceLock::new(),
-            flushing: RwLock::new(()),
-            under_way: Mutex::default(),
-            ended: Condvar::new(),
-            begun: AtomicU64::new(0),
+            flushes: Mutex::default(),
             flush_ns: AtomicU64::new(0),
             counters,
         }
@@ -139,23 +161,6 @@ impl Medium {
         self.counters.flush_seconds.record(elapsed);
         Ok(())
     }
-
-    /// Takes a flush out of those under way, and waits for those with numbers up to `last`.
-    fn end_flush(&self, number: u64, last: u64) {
-        let mut under_way = lock(&self.under_way);
-        under_way.numbers.retain(|other| *other != number);
-        if under_way.waiting > 0 {
-            self.ended.notify_all();
-        }
-        // They are in ascending order.
-        let is_preceded =
-            |under_way: &mut UnderWay| under_way.numbers.first().is_some_and(|n| *n <= last);
-        if is_preceded(&mut under_way) && self.sabotage != Sabotage::BelieveFlush {
-            under_way.waiting += 1;
-            let ended = self.ended.wait_while(under_way, is_preceded);
-            ended.expect(UNBROKEN).waiting -= 1;
-        }
-    }
 }
 
 /// Permission to write to the medium. It ends when a flush or a write of metadata fails, by whatever
@@ -202,31 +207,35 @@ impl Permit<'_> {
         Ok(failures.collect())
     }
 
-    /// Makes every write that completed before durable. Nobody else flushes at the same time: a flush
-    /// that failed may have lost any write, and a later one may succeed all the same, so its failure
-    /// is noted before another one begins.
+    /// Makes every write that completed before durable, by one flush for all who wait for one. No two
+    /// flushes run at the same time: one that fails may have lost any write, and a later one may
+    /// succeed all the same, so the failure is noted before another one begins.
     pub fn flush(&self) -> Result<()> {
-        let _turn = self.0.flushing.write().expect(UNBROKEN);
-        self.0.flush_now()
-    }
-
-    /// The same, at the same time as others who call this. It counts only once all flushes that began
-    /// before it have ended without a failure: one of these may have lost what this one covers.
-    pub fn flush_beside(&self) -> Result<()> {
-        let _turn = self.0.flushing.read().expect(UNBROKEN);
-        let mut under_way = lock(&self.0.under_way);
-        let number = self.0.begun.fetch_add(1, Ordering::SeqCst) + 1;
-        under_way.numbers.push(number);
-        drop(under_way);
-        // Read at the last moment: those who took a number meanwhile may be at the device first.
-        let last = self.0.begun.load(Ordering::SeqCst);
-        let outcome = self.0.flush_now();
-        self.0.end_flush(number, last);
-        outcome?;
-        match self.0.sabotage {
-            Sabotage::BelieveFlush => Ok(()),
-            _ => self.0.check(),
+        let mut flushes = lock(&self.0.flushes);
+        if flushes.is_under_way {
+            let waiter = Arc::new(Waiter { thread: thread::current(), call: Mutex::new(None) });
+            flushes.waiting.push(waiter.clone());
+            drop(flushes);
+            if let Call::Ended(is_good) = waiter.wait() {
+                // A failed one has ended the permission.
+                return if is_good { Ok(()) } else { self.0.check() };
+            }
+            flushes = lock(&self.0.flushes);
         }
+        flushes.is_under_way = true;
+        let sharers = std::mem::take(&mut flushes.waiting);
+        drop(flushes);
+        let outcome = self.0.flush_now();
+        let mut flushes = lock(&self.0.flushes);
+        flushes.is_under_way = !flushes.waiting.is_empty();
+        // The next flush begins before those who shared this one go on.
+        if flushes.is_under_way {
+            flushes.waiting.remove(0).tell(Call::Flush);
+        }
+        drop(flushes);
+        let is_good = outcome.is_ok() || self.0.sabotage == Sabotage::BelieveFlush;
+        sharers.iter().for_each(|sharer| sharer.tell(Call::Ended(is_good)));
+        outcome
     }
 
     /// Tells the device that bytes are no longer needed.
@@ -239,4 +248,90 @@ impl Permit<'_> {
 
 fn data_failure(offset: u64) -> impl FnOnce(io::Error) -> Error {
     Error::device(format!("write a value to the extent at byte {offset}"))
+}
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests {
+    use std::sync::mpsc::{Receiver, Sender, channel};
+
+    use block::MemoryDevice;
+
+    use super::*;
+
+    /// A device whose flushes announce themselves and end as a test says.
+    struct Held {
+        inner: MemoryDevice,
+        begun: Sender<()>,
+        ends: Mutex<Receiver<bool>>,
+    }
+
+    impl BlockDevice for Held {
+        fn len(&self) -> u64 {
+            self.inner.len()
+        }
+        fn block_size(&self) -> u32 {
+            self.inner.block_size()
+        }
+        fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+            self.inner.read_at(buffer, offset)
+        }
+        fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<()> {
+            self.inner.write_at(buffer, offset)
+        }
+        fn flush(&self) -> io::Result<()> {
+            self.begun.send(()).unwrap();
+            match lock(&self.ends).recv() {
+                Ok(true) => Ok(()),
+                _ => Err(io::Error::other("on purpose")),
+            }
+        }
+        fn discard(&self, _: u64, _: u64) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// What the flush of one thread returned, and those of two that asked while it was at the device.
+    /// `ends` says how the first flush at the device ends, and the second if there is one.
+    fn flush_thrice(sabotage: Sabotage, ends: &[bool]) -> (Result<()>, [Result<()>; 2]) {
+        let (begun, begins) = channel();
+        let (end, ended) = channel();
+        let device = Held { inner: MemoryDevice::new(4096, 512), begun, ends: Mutex::new(ended) };
+        let counters = Arc::new(Counters::new(uuid::Uuid::nil()));
+        let medium = Medium::new(Arc::new(device), counters, sabotage);
+        let permit = medium.permit().unwrap();
+        std::thread::scope(|scope| {
+            let flush = || scope.spawn(|| permit.flush());
+            let first = flush();
+            begins.recv().unwrap();
+            let others = [flush(), flush()];
+            while lock(&medium.flushes).waiting.len() < 2 {
+                if begins.try_recv().is_ok() {
+                    drop(end);
+                    panic!("two flushes at the same time");
+                }
+                std::thread::yield_now();
+            }
+            ends.iter().for_each(|is_good| end.send(*is_good).unwrap());
+            let outcomes = (first.join().unwrap(), others.map(|thread| thread.join().unwrap()));
+            assert_eq!(begins.try_iter().count(), ends.len() - 1);
+            outcomes
+        })
+    }
+
+    /// A failed flush may have lost what a later one calls durable.
+    #[test]
+    fn a_flush_is_believed_only_if_none_failed_before() {
+        let is_refused = |outcome: &Result<()>| matches!(outcome, Err(Error::ReadOnly(_)));
+        let (first, others) = flush_thrice(Sabotage::None, &[true, true]);
+        assert!(first.is_ok() && others.iter().all(Result::is_ok));
+        // The first was answered before anything failed. One of the others issued the flush.
+        let (first, others) = flush_thrice(Sabotage::None, &[true, false]);
+        assert!(first.is_ok() && others.iter().all(Result::is_err));
+        assert_eq!(others.iter().filter(|outcome| is_refused(outcome)).count(), 1);
+        // Nothing more is issued.
+        let (first, others) = flush_thrice(Sabotage::None, &[false]);
+        assert!(first.is_err() && others.iter().all(is_refused));
+        let (_, others) = flush_thrice(Sabotage::BelieveFlush, &[true, false]);
+        assert!(others.iter().any(Result::is_ok), "the canary was not caught");
+    }
 }

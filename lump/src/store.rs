@@ -56,9 +56,9 @@ pub struct OpenOptions {
     /// Most reads, and most writes of large values, that are with the device at a time; 64 unless
     /// given. What comes beyond waits and is served by deadline.
     pub in_flight_max: Option<usize>,
-    /// Whether durable puts of up to 256 KiB flush for themselves, as far as there is space for it, or
-    /// share their flushes. Unless given, as the device says, and if other changes do not come between
-    /// them too often.
+    /// Whether a durable put of up to 256 KiB is written without the journal, which records it
+    /// later, as long as there is space for such puts. Unless given: as the device says, and if
+    /// other changes do not come between them too often.
     pub own_flushes: Option<bool>,
     /// For the canaries of the tests only.
     #[doc(hidden)]
@@ -117,7 +117,7 @@ pub enum Sabotage {
     FindStale,
     /// Make a checkpoint although a flush failed while it waited for another one.
     CarryOn,
-    /// Believe a flush although one that began before it failed.
+    /// Tell those who share a flush that it succeeded although it failed.
     BelieveFlush,
     /// Apply the puts that were found anew, although the journal names them before other changes.
     FindAgain,
@@ -159,6 +159,8 @@ pub struct Usage {
     pub journal_blocks_max: u64,
     /// Memory of the index in bytes.
     pub index_bytes: u64,
+    /// Calls that wait: changes for the next commit, gets and puts for the device.
+    pub waiting: u64,
 }
 
 /// An open store. All methods may be called from many threads at once.
@@ -526,7 +528,10 @@ impl Store {
 
     /// What the store holds and what is left.
     pub fn usage(&self) -> Usage {
-        let next = lock(&self.engine.queue).applied.next;
+        let queue = lock(&self.engine.queue);
+        let (next, changes) = (queue.applied.next, queue.waiting());
+        drop(queue);
+        let waiting = changes + self.engine.reading.waiting() + self.engine.writing.waiting();
         let (unused, given_up) = self.engine.window.contents();
         let given_up_units = given_up
             .iter()
@@ -544,6 +549,7 @@ impl Store {
             journal_blocks: next.saturating_sub(self.engine.journal_start.load(Ordering::Relaxed)),
             journal_blocks_max: self.engine.geometry.journal_blocks,
             index_bytes: self.engine.index.memory_bytes(),
+            waiting: waiting as u64,
         }
     }
 

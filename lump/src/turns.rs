@@ -64,8 +64,7 @@ impl Turns {
     }
 
     /// How many wait.
-    #[cfg(test)]
-    fn waiting(&self) -> usize {
+    pub fn waiting(&self) -> usize {
         lock(&self.room).waiting.len()
     }
 }

@@ -1,7 +1,7 @@
 //! The window: free space that the journal has announced, so that an opening finds the puts in it
 //! by their extents alone.
 //!
-//! A put in the window writes its extent, flushes for itself and is done; its record goes into the
+//! A put in the window writes its extent, is flushed and done; its record goes into the
 //! journal later, with what the next leader writes. Knows nothing of the medium. Invariants: what
 //! has been handed out is never handed out again; nobody is inside while the window is closed.
 
@@ -22,8 +22,8 @@ const PUTS_MIN: usize = 8;
 /// Most commits after which there is no window, when there could be one.
 const WAIT_MAX: u32 = 63;
 
-/// A longer flush is worth more if clients share it: on a disk behind one queue, where writes wait for
-/// flushes, 8 clients took 1.2 to 2 times as long with windows from flushes of 0.3 ms on.
+/// A longer flush is worth more if all changes share it: on a disk behind one queue, where writes wait
+/// for flushes, 8 clients took 1.2 to 2 times as long with windows from flushes of 0.3 ms on.
 const FLUSH_MAX: Duration = Duration::from_micros(250);
 
 /// A put that was made, and of which the journal knows nothing yet.
@@ -246,7 +246,7 @@ pub(crate) struct Announced {
 
 impl Announced {
     /// Takes in the block at `position`. Returns its puts of which it does not prove that their extents
-    /// were durable: a put in the window is recorded only after its own flush.
+    /// were durable: a put in the window is recorded only after its flush.
     pub fn follow(&mut self, position: Position, block: &Block) -> Vec<(Entry, u64)> {
         let mut unproven = Vec::new();
         if block.epoch > self.least.epoch {

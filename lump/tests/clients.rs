@@ -4,7 +4,7 @@
 mod common;
 
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
 
@@ -19,12 +19,17 @@ struct Gate {
     closed: Mutex<Option<u64>>,
     changed: Condvar,
     arrived: AtomicU64,
-    writes: AtomicU64,
     flushes: AtomicU64,
-    /// Flushes wait until there were so many writes.
-    flush_after_writes: AtomicU64,
+    /// Flushes wait while this is set.
+    hold_flushes: AtomicBool,
     /// The lengths of what was read, in order.
     reads: Mutex<Vec<u64>>,
+}
+
+fn wait_until(condition: impl Fn() -> bool) {
+    while !condition() {
+        std::thread::yield_now();
+    }
 }
 
 impl Gate {
@@ -34,9 +39,8 @@ impl Gate {
             closed: Mutex::new(None),
             changed: Condvar::new(),
             arrived: AtomicU64::new(0),
-            writes: AtomicU64::new(0),
             flushes: AtomicU64::new(0),
-            flush_after_writes: AtomicU64::new(0),
+            hold_flushes: AtomicBool::new(false),
             reads: Mutex::default(),
         }
     }
@@ -65,14 +69,10 @@ impl BlockDevice for Gate {
         self.inner.read_at(buffer, offset)
     }
     fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<()> {
-        self.inner.write_at(buffer, offset)?;
-        self.writes.fetch_add(1, Ordering::SeqCst);
-        Ok(())
+        self.inner.write_at(buffer, offset)
     }
     fn flush(&self) -> io::Result<()> {
-        while self.writes.load(Ordering::SeqCst) < self.flush_after_writes.load(Ordering::SeqCst) {
-            std::thread::yield_now();
-        }
+        wait_until(|| !self.hold_flushes.load(Ordering::SeqCst));
         self.flushes.fetch_add(1, Ordering::SeqCst);
         self.inner.flush()
     }
@@ -116,21 +116,18 @@ fn puts_that_wait_for_a_flush_share_the_next_one() {
     const CLIENTS: u64 = 8;
     let device = created(Gate::new(MemoryDevice::new(8 << 20, 512)), &small());
     let store = open(device.clone());
-    // Whether all get into the queue while the first flush waits is up to the scheduler: it must
-    // come about in some round, and would never without group commit.
-    let shared = (0..1000).any(|_| {
-        let (writes, flushes) =
-            (device.writes.load(Ordering::SeqCst), device.flushes.load(Ordering::SeqCst));
-        device.flush_after_writes.store(writes + CLIENTS + 1, Ordering::SeqCst);
-        std::thread::scope(|scope| {
-            for client in 0..CLIENTS {
-                let store = &store;
-                scope.spawn(move || store.put(u128::from(client), b"value", Durable).unwrap());
-            }
-        });
-        device.flushes.load(Ordering::SeqCst) - flushes == 2
+    let flushes = device.flushes.load(Ordering::SeqCst);
+    device.hold_flushes.store(true, Ordering::SeqCst);
+    std::thread::scope(|scope| {
+        for client in 0..CLIENTS {
+            let store = &store;
+            scope.spawn(move || store.put(u128::from(client), b"value", Durable).unwrap());
+        }
+        // The first is at the device.
+        wait_until(|| store.usage().waiting == CLIENTS - 1);
+        device.hold_flushes.store(false, Ordering::SeqCst);
     });
-    assert!(shared);
+    assert_eq!(device.flushes.load(Ordering::SeqCst) - flushes, 2);
 }
 
 #[test]
@@ -145,32 +142,23 @@ fn while_the_device_is_busy_the_earliest_deadline_is_served_first() {
         store.put(u128::from(key), &pattern(key, length(key) as usize), Durable).unwrap();
     }
     let start = Instant::now();
-    // Whether all wait before the first has its value is up to the scheduler: it must come about in
-    // some round, and seldom would without deadlines.
-    let rounds = (0..50).filter(|_| {
-        *device.closed.lock().unwrap() = Some(10_240);
-        device.arrived.store(0, Ordering::SeqCst);
-        device.reads.lock().unwrap().clear();
-        std::thread::scope(|scope| {
-            for (key, deadline) in (0..5_u64).zip(deadlines) {
-                let (store, device) = (&store, &device);
-                scope.spawn(move || {
-                    let deadline = deadline.map(|s| start + Duration::from_secs(s));
-                    let mut value = Value::zeroed(0);
-                    assert!(store.get_by(u128::from(key), &mut value, deadline).unwrap());
-                });
-                while device.arrived.load(Ordering::SeqCst) == 0 {
-                    std::thread::yield_now();
-                }
-            }
-            std::thread::sleep(Duration::from_millis(20));
-            device.open_all();
-        });
-        let reads = device.reads.lock().unwrap();
-        reads.iter().map(|bytes| bytes / 10_000).eq([1, 3, 4, 2, 5])
+    device.reads.lock().unwrap().clear();
+    *device.closed.lock().unwrap() = Some(10_240);
+    std::thread::scope(|scope| {
+        for (key, deadline) in (0..5_u64).zip(deadlines) {
+            let store = &store;
+            scope.spawn(move || {
+                let deadline = deadline.map(|s| start + Duration::from_secs(s));
+                let mut value = Value::zeroed(0);
+                assert!(store.get_by(u128::from(key), &mut value, deadline).unwrap());
+            });
+            wait_until(|| device.arrived.load(Ordering::SeqCst) == 1);
+        }
+        wait_until(|| store.usage().waiting == 4);
+        device.open_all();
     });
-    // On a busy machine some come too late.
-    assert!(rounds.count() > 10);
+    let reads = device.reads.lock().unwrap();
+    assert!(reads.iter().map(|bytes| bytes / 10_000).eq([1, 3, 4, 2, 5]), "{reads:?}");
 }
 
 #[test]

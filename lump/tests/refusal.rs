@@ -13,7 +13,7 @@ use std::time::Duration;
 use block::{BlockDevice, MemoryDevice};
 use common::{MEBIBYTE, contents, created, open, open_so, pattern, small};
 use lump::Durability::{Buffered, Durable};
-use lump::{CreateOptions, Error, OpenOptions, Sabotage, Store};
+use lump::{CreateOptions, Error};
 
 /// Flushes stop at the device until a test says how each ends.
 struct Stepped {
@@ -76,9 +76,6 @@ impl BlockDevice for Stepped {
         self.inner.write_at(buffer, offset)
     }
     fn writes_at_once(&self) -> bool {
-        true
-    }
-    fn merges_flushes(&self) -> bool {
         true
     }
     fn flush(&self) -> io::Result<()> {
@@ -151,54 +148,4 @@ fn a_checkpoint_that_waited_for_a_failing_one_writes_nothing() {
             .all(|key| found.get(&key) == expected.get(&key)),
         "a durable put is gone"
     );
-}
-
-/// Two puts in a window whose flushes run at the same time. Returns their answers in the order in
-/// which the flushes began; `ends` says which flush ends when, and how.
-fn put_at_once(
-    sabotage: Sabotage,
-    ends: [(usize, bool); 2],
-) -> (Arc<Stepped>, [lump::Result<()>; 2]) {
-    let device = created(Stepped::new(), &options());
-    let open = OpenOptions { sabotage, own_flushes: Some(true), ..Default::default() };
-    let store = Store::open(device.clone(), &open).unwrap();
-    store.put(0, b"opens a window", Durable).unwrap();
-    store.put(0, b"is in it", Durable).unwrap();
-    device.step();
-    let answers = std::thread::scope(|scope| {
-        let first = scope.spawn(|| store.put(1, b"first", Durable));
-        device.wait_for_flush(0);
-        let second = scope.spawn(|| store.put(2, b"second", Durable));
-        device.wait_for_flush(1);
-        for (number, is_good) in ends {
-            device.end_flush(number, is_good);
-            pause();
-        }
-        (2..9).for_each(|number| device.end_flush(number, true));
-        [first, second].map(|thread| thread.join().unwrap())
-    });
-    drop(store);
-    (device, answers)
-}
-
-/// A failed flush may have lost what a later one calls durable. So a put is answered only if no
-/// flush failed that began before its own, or whose failure was known when its own ended.
-#[test]
-fn a_put_is_not_acknowledged_where_the_flush_of_another_failed() {
-    // The second flush says that all is well, while the first is still under way or has failed.
-    for ends in [[(1, true), (0, false)], [(0, false), (1, true)], [(1, false), (0, true)]] {
-        let (_, answers) = put_at_once(Sabotage::None, ends);
-        for answer in answers {
-            assert!(matches!(answer, Err(Error::ReadOnly(_))), "{ends:?}: {answer:?}");
-        }
-    }
-    let (_, answers) = put_at_once(Sabotage::None, [(1, true), (0, true)]);
-    assert!(answers.iter().all(Result::is_ok), "{answers:?}");
-    // The first one was answered before anything failed.
-    let (device, answers) = put_at_once(Sabotage::None, [(0, true), (1, false)]);
-    assert!(answers[0].is_ok() && matches!(answers[1], Err(Error::ReadOnly(_))), "{answers:?}");
-    let again = open(Arc::new(MemoryDevice::from_image(&device.inner.image(), 512)));
-    assert_eq!(&again.get(1).unwrap().unwrap()[..], b"first");
-    let (_, answers) = put_at_once(Sabotage::BelieveFlush, [(1, true), (0, false)]);
-    assert!(answers[1].is_ok(), "the canary was not caught: {answers:?}");
 }

@@ -3,7 +3,7 @@
 //! The faults are those of the assumptions in `lump/docs/format-lump.md`. A write that no flush covers may
 //! be lost, sector by sector, and so may a write that failed. A flush covers the writes that completed
 //! before it began. A flush that fails makes nothing durable, and from then on no flush makes durable
-//! what it should have: except for what a flush covers that began before it and is still under way.
+//! what had been written, not even one that is under way.
 //! What was lost so may read as it was before. A power cut comes between any two requests. A bit may
 //! flip while the disk is off.
 //!
@@ -275,14 +275,7 @@ impl State {
             return Ok(());
         }
         self.failed_flushes += 1;
-        let earlier: Vec<u64> = self
-            .flushing
-            .iter()
-            .filter(|flush| flush.0 < number)
-            .flat_map(|flush| flush.1.clone())
-            .collect();
-        let doomed = self.medium.pending.iter_mut();
-        let doomed = doomed.filter(|write| write.is_complete && !earlier.contains(&write.number));
+        let doomed = self.medium.pending.iter_mut().filter(|write| write.is_complete);
         doomed.for_each(|write| write.is_doomed = true);
         if self.random.random() {
             let random = &mut self.random;
@@ -327,9 +320,8 @@ impl BlockDevice for Disk {
         self.at_once
     }
     fn flush(&self) -> io::Result<()> {
-        // No pause before: flushes begin in the order in which they are asked for.
-        let number = self.state().begin_flush()?;
         pause();
+        let number = self.state().begin_flush()?;
         pause();
         self.state().end_flush(number)
     }
