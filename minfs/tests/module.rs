@@ -12,6 +12,8 @@ mod harness;
 mod script;
 
 use std::collections::BTreeMap;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -30,6 +32,20 @@ const THREADS: usize = 4;
 const ROUNDS: usize = 12;
 /// In which asynchronous writes overlap.
 const OVERLAPS: usize = 24;
+
+/// In place of a guest: a program that ends at once on its first two starts.
+#[test]
+fn a_guest_that_ends_before_the_module_is_loaded_is_booted_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let program = directory.path().join("guest.sh");
+    let text = "#!/bin/sh\necho >>\"$1\"\n[ $(wc -l <\"$1\") -gt 2 ] || exit 0\necho booted\nread line\necho 7\n";
+    std::fs::write(&program, text).unwrap();
+    std::fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
+    let starts = directory.path().join("starts");
+    let mut guest = Guest::boot(program.to_str().unwrap(), &starts);
+    assert_eq!(guest.number("complaints"), 7);
+    assert_eq!(std::fs::read(&starts).unwrap().len(), 3);
+}
 
 #[test]
 fn the_module_keeps_what_it_acknowledged() {

@@ -1,4 +1,6 @@
-"""Carries out on a mounted minfs what module.rs asks for, one line at a time: AGENT PORT DISK DIRECTORY."""
+"""Carries out on a mounted minfs what the tests ask for, one line at a time: AGENT PORT DISK DIRECTORY.
+
+PORT is the number of a file descriptor."""
 
 import errno
 import mmap
@@ -616,7 +618,7 @@ def carry_out(words):
 
 
 count_ends()
-with open(sys.argv[1], "rb+", buffering=0) as port:
+with open(int(sys.argv[1]), "rb+", buffering=0) as port:
     rest = b""
     while True:
         while b"\n" not in rest:

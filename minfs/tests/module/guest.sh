@@ -1,10 +1,12 @@
 #!/bin/sh
-# Boots a guest of `kurabe guest build debian` with DISK (and MINFS_MODULE_MEMORY, 1G), and runs a program
-# there with this one's input and output: guest.sh DISK [PROGRAM ARGUMENT...]. Without one, it loads
-# minfs/kernel/minfs.ko (or what MINFS_MODULE names) and runs agent.py. With MINFS_MODULE_COUNTS=1 the
-# guest's clock counts the instructions of its one processor, one a nanosecond, whatever else runs here.
-# MINFS_MODULE_KERNEL is another vmlinux that has all drivers built in. MINFS_MODULE_CPUS is 2 unless given; what has one thread is several times as fast with 1. The input must
-# stay open: a guest whose port nobody holds waits for ever with what it says.
+# Boots a guest of `kurabe guest build debian` with DISK and runs a program in it, with the standard input and output
+# of this script: guest.sh DISK [PROGRAM ARGUMENT...]. Without PROGRAM, it loads minfs/kernel/minfs.ko (or
+# MINFS_MODULE) and runs agent.py. Keep the input open: once it is closed, the guest waits forever to write its output.
+# MINFS_MODULE_MEMORY  memory of the guest (1G)
+# MINFS_MODULE_CPUS    processors (2); with 1, a program with one thread is emulated several times as fast
+# MINFS_MODULE_KERNEL  another vmlinux, with all drivers built in
+# MINFS_MODULE_COUNTS  1: one processor, and a clock that counts its instructions, one per nanosecond, so that other
+#                      work on this machine does not show
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 guests=${KURABE_HOME:-/var/lib/kurabe}/guests
