@@ -1,7 +1,9 @@
 //! `kurabe crash`: which contenders keep what a load acknowledged, whatever a power cut takes.
 //!
-//! Each contender has a trial of its own. This file says what they found, and keeps the recordings, so
-//! that a failing state can be tried again.
+//! Each contender has a trial of its own. This file keeps what they found, and the recordings, so
+//! that a failing state can be tried again; `text` says it.
+
+mod text;
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
@@ -9,6 +11,7 @@ use std::fs::File;
 use std::io::{self, Seek, Write};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use lab::contender::{Contender, Place};
 use lab::device::{Base, DeviceName};
@@ -16,9 +19,9 @@ use lab::event::Event;
 use lab::quantity::{parse_duration, parse_size};
 use lab::record::{Check, Outcome};
 use lab::spec::{Cache, CommandLine, Load, Output, PowerCuts, SCHEMA_VERSION, TrialSpec, Workload};
-use report::document::Block;
 use serde::{Deserialize, Serialize};
-use trial::crash::{ACK_VARIABLE, Case, CrashReport, CrashVerdict, Finding, Replay};
+use trial::crash::{ACK_VARIABLE, CrashReport, CrashVerdict, Finding, Replay};
+use trial::facts::Machine;
 use trial::filesystem::{self, Access};
 use trial::ledger::{self, Ledger};
 use trial::stop::Stop;
@@ -33,13 +36,13 @@ use crate::prepare::default_directory;
 use crate::progress::{Look, Progress};
 use crate::runner::Executor;
 use crate::terminal;
+pub use text::document;
+use text::report_text;
 
 /// What lies in a result beside the recordings.
 pub const RESULT_FILE: &str = "crash.json";
 /// Greatest size of that file that is read again.
 const RESULT_BYTES_MAX: u64 = 1 << 30;
-/// Flushes that are named as perhaps needless.
-const NEEDLESS_SHOWN_MAX: usize = 4;
 /// A control has so many states, or a quarter of the others where these are fewer.
 const CONTROL_STATES_MAX: usize = 100;
 
@@ -52,6 +55,32 @@ struct CrashResult {
     check_directory: PathBuf,
     check_timeout_ns: u64,
     contenders: Vec<Judged>,
+    /// Absent in results of earlier versions, as all that follows.
+    #[serde(default)]
+    made: Option<Made>,
+}
+
+/// When, where and how a result was made.
+#[derive(Debug, Serialize, Deserialize)]
+struct Made {
+    /// In ns since 1970.
+    started_unix_ns: u64,
+    kernel: String,
+    kurabe_version: String,
+    command_line: Vec<String>,
+}
+
+impl Made {
+    fn now() -> Made {
+        let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let Machine { kernel, kurabe_version, .. } = Machine::read();
+        Made {
+            started_unix_ns: started.as_nanos() as u64,
+            kernel,
+            kurabe_version,
+            command_line: std::env::args().collect(),
+        }
+    }
 }
 
 /// Who says whether what was acknowledged is there.
@@ -129,6 +158,7 @@ fn record(args: &CrashArgs) -> Result<u8, Failure> {
         check_directory: here,
         check_timeout_ns: time("--check-timeout", &args.check_timeout)?,
         contenders: Vec::new(),
+        made: Some(Made::now()),
     };
     let cuts = PowerCuts {
         size_bytes: result.size_bytes,
@@ -231,6 +261,7 @@ pub fn keep(
         check_directory: cuts.check_directory.clone(),
         check_timeout_ns: cuts.check_timeout_ns,
         contenders: vec![Judged { contender, outcome: Ok(report), checks: Vec::new() }],
+        made: Some(Made::now()),
     };
     let mut kept =
         directory.create_file(recording_file(0), CONTENTS_MODE).map_err(io::Error::other)?;
@@ -257,110 +288,6 @@ fn exit_code(result: &CrashResult) -> u8 {
     }
 }
 
-/// The line of a contender, and its cases.
-fn report_text(label: &str, report: &CrashReport, cases: &mut usize, result: &Path) -> String {
-    let CrashReport { acknowledgements, flushes, states, control, .. } = report;
-    let tried = states.tried;
-    let rate = tried as f64 + control.tried as f64;
-    let seconds = report.trying_ns as f64 / 1e9;
-    let mut text = match report.verdict() {
-        CrashVerdict::Refused => {
-            let why = report.refused.as_deref().unwrap_or_default();
-            return format!("{label}: refused: {why}\n{}", notes_text(report));
-        }
-        CrashVerdict::Held => format!(
-            "{label}: held: 0 of {tried} states violated (at most {:.2} % with 95 % confidence)",
-            crash::share_at_most(tried as u64) * 100.0
-        ),
-        CrashVerdict::Violated => {
-            let kinds = [
-                (states.lost, "lost"),
-                (states.corrupt, "corrupt"),
-                (states.unusable, "unusable"),
-                (states.unmountable, "cannot be mounted"),
-            ];
-            let kinds: Vec<String> = kinds
-                .iter()
-                .filter(|(count, _)| *count > 0)
-                .map(|(count, word)| format!("{count} {word}"))
-                .collect();
-            format!(
-                "{label}: violated: {} of {tried} states ({})",
-                states.violated(),
-                kinds.join(", ")
-            )
-        }
-        CrashVerdict::Inconclusive => format!(
-            "{label}: inconclusive: 0 of {tried} states violated, but a disk that ignores flushes loses nothing either: the check sees no loss"
-        ),
-    };
-    if states.needed_fsck > 0 {
-        text += &format!("; {} mounted after fsck only, then all was there", states.needed_fsck);
-    }
-    text += &format!(
-        "; {acknowledgements} acknowledgements, {flushes} flushes; control on a lying disk: {} of {} violated; {:.0} states/s\n",
-        control.violated(),
-        control.tried,
-        rate / seconds.max(1e-9)
-    );
-    text += &needless_text(report);
-    for case in &report.cases {
-        *cases += 1;
-        text += &case_text(case, *cases, result);
-    }
-    text + &notes_text(report)
-}
-
-fn notes_text(report: &CrashReport) -> String {
-    report.notes.iter().map(|note| format!("  note: {note}\n")).collect()
-}
-
-fn needless_text(report: &CrashReport) -> String {
-    let CrashReport { flushes, left_out, needless, .. } = report;
-    let found = needless.len();
-    let mut text = match found {
-        0 => return String::new(),
-        _ => format!(
-            "  of {flushes} flushes {left_out} were left out, one by one; {found} are perhaps needless: nothing was lost without\n"
-        ),
-    };
-    for one in needless.iter().take(NEEDLESS_SHOWN_MAX) {
-        text += &format!("    {one}\n");
-    }
-    match found.checked_sub(NEEDLESS_SHOWN_MAX) {
-        None | Some(0) => text,
-        Some(more) => text + &format!("    and {more} more\n"),
-    }
-}
-
-fn case_text(case: &Case, number: usize, result: &Path) -> String {
-    let mut text = format!("  case {number}: {}\n", case.finding);
-    if let Some(last) = &case.last_acknowledgement {
-        text += &format!("    last acknowledgement before the cut: {last}\n");
-    }
-    if case.last_acknowledgement.is_none() {
-        text += "    nothing was acknowledged before the cut: the check must accept what the setup left\n";
-    } else if case.lost.is_empty() {
-        text += "    no write was lost: what is missing had not been written yet\n";
-    }
-    for lost in &case.lost {
-        let when = match lost.before_acknowledgement_ns {
-            Some(ns) => format!(", written {:.2} ms before it", ns as f64 / 1e6),
-            None => String::new(),
-        };
-        let flush = match lost.flushes_under_way {
-            0 => "no flush followed it",
-            _ => "the flush that followed it had not completed",
-        };
-        text += &format!("    lost: {}{when}; {flush}\n", lost.what);
-    }
-    if !case.is_minimal {
-        text += "    not reduced further\n";
-    }
-    let place = format!("{}:{number}", result.display());
-    text + &format!("    again: kurabe crash --replay {}\n", pasted(&place))
-}
-
 /// A word as a shell reads it.
 fn pasted(word: &str) -> Cow<'_, str> {
     shlex::try_quote(word).unwrap_or(Cow::Borrowed(word))
@@ -376,42 +303,6 @@ fn read(path: &Path) -> Result<(Directory, CrashResult), String> {
         format!("{RESULT_FILE}: {error}; only the version of kurabe that made it can read it")
     })?;
     Ok((directory, result))
-}
-
-/// The report of a result: what was asked, and of each contender the verdict, the cases and how each is
-/// tried again.
-///
-/// # Errors
-///
-/// It cannot be read.
-pub fn document(path: &Path) -> Result<Vec<Block>, Failure> {
-    let refused = |problem| Failure::refused(format!("{}: {problem}", path.display()));
-    let (_, result) = read(path).map_err(refused)?;
-    let labels: Vec<&str> =
-        result.contenders.iter().map(|judged| judged.contender.label.as_str()).collect();
-    let mut blocks =
-        vec![Block::heading(1, "", format!("{} after a power failure", labels.join(", ")))];
-    let asked = match &result.asked {
-        Asked::Check(check) => format!("judged by the check '{check}'"),
-        Asked::OwnLoad { load, .. } => format!("judged by kurabe's own {}", load.kind),
-    };
-    let size = lab::quantity::size_text(result.size_bytes);
-    let seed = result.seed;
-    blocks.push(Block::Text(format!("A disk of {size} in memory, {asked}; seed {seed}.")));
-    let mut cases = 0;
-    for judged in &result.contenders {
-        let label = &judged.contender.label;
-        let text = match &judged.outcome {
-            Ok(report) => report_text(label, report, &mut cases, path),
-            Err(message) => format!("{label}: could not be judged: {message}\n"),
-        };
-        let (verdict, rest) = text.split_once('\n').unwrap_or((&text, ""));
-        blocks.push(Block::Answer(verdict.into()));
-        if !rest.is_empty() {
-            blocks.push(Block::Code(rest.trim_end().into()));
-        }
-    }
-    Ok(blocks)
 }
 
 /// Tries a state of a result once more.
@@ -431,7 +322,11 @@ fn replay(place: &str) -> Result<u8, Failure> {
     });
     let cases: Vec<_> = cases.collect();
     let Some((recording, judged, report, case)) = cases.get(number - 1) else {
-        return Err(refused(format!("the result has {} cases", cases.len())));
+        return Err(refused(match cases.len() {
+            0 => "the result has no cases: nothing was violated".into(),
+            1 => "the result has 1 case".into(),
+            some => format!("the result has {some} cases"),
+        }));
     };
     let log = report.log.clone().ok_or_else(|| refused("it has no recording".into()))?;
     let data = directory

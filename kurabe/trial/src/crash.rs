@@ -7,6 +7,8 @@
 //! trial's own process serves, so that the recorder stands below everything.
 
 mod bench;
+mod cause;
+mod explain;
 mod judge;
 mod places;
 pub mod promises;
@@ -38,6 +40,8 @@ use crate::stop::Stop;
 use crate::sys::enter_mount_namespace;
 use crate::tool::Failure;
 use bench::{Bench, Streams, served_failure};
+use cause::Files;
+pub use cause::{Cause, Trace};
 use judge::Acknowledged;
 pub use judge::{Finding, Spent, Tally};
 use places::Places;
@@ -122,6 +126,12 @@ pub struct Case {
     pub lost: Vec<LostWrite>,
     /// Whether each of them is needed for the failure.
     pub is_minimal: bool,
+    /// Why it fails, as far as the recording says.
+    #[serde(default)]
+    pub cause: Option<Cause>,
+    /// What a file on the disk shows.
+    #[serde(default)]
+    pub trace: Option<Trace>,
 }
 
 /// A lost write.
@@ -255,6 +265,8 @@ struct Recorded {
     from: crash::Instant,
     to: crash::Instant,
     places: Places,
+    /// The files that the load left, as it saw them.
+    left: Option<Files>,
     /// Why no state needs to be tried.
     refused: Option<String>,
 }
@@ -315,8 +327,10 @@ impl Trial<'_, '_> {
         if let Err(failure) = self.leave_out(&recorded, &mut report) {
             report.notes.push(format!("flushes could not be left out: {failure}"));
         }
-        if let Err(failure) = self.name(&recorded, &mut report.cases) {
-            report.notes.push(format!("the lost writes could not be named better: {failure}"));
+        if let Err(failure) = self.explain(&recorded, &mut report.cases) {
+            report
+                .notes
+                .push(format!("the failing states could not be explained better: {failure}"));
         }
         Ok(report)
     }
@@ -371,17 +385,17 @@ impl Trial<'_, '_> {
             let mut refused = None;
             if recording.log.acknowledgements.is_empty() {
                 refused = Some(
-                    "the load acknowledged nothing, so nothing can be lost; let it print a line, or call 'kurabe ack WORDS', after each step that is durable".into(),
+                    "the load acknowledged nothing, so nothing can be lost; let it print a line, or call 'kurabe ack WORDS' (with kurabe in its PATH), after each step that is durable".into(),
                 );
             } else if !recording.log.is_cut_short {
                 status("checking what the load left");
                 refused = blamed(&bench.ask(&*instance, &all)?, "on what the load left");
             }
-            let places = match bench.file_system()?.access {
-                Access::Mounted => Places::of(&directory),
-                _ => Places::default(),
+            let (places, left) = match bench.file_system()?.access {
+                Access::Mounted => (Places::of(&directory), Files::read(&directory)),
+                _ => (Places::default(), None),
             };
-            Ok(Recorded { recording, from, to, places, refused })
+            Ok(Recorded { recording, from, to, places, left, refused })
         })();
         tools.clean_up_within(TEARDOWN_MAX);
         let ended = instance.end(&mut tools);
@@ -558,33 +572,6 @@ impl Trial<'_, '_> {
         Ok(())
     }
 
-    /// Says what the lost writes of the cases held, as the file system's own tools have it at the end of the load.
-    fn name(&mut self, recorded: &Recorded, cases: &mut [Case]) -> Result<(), Failure> {
-        if cases.iter().all(|case| case.lost.is_empty()) {
-            return Ok(());
-        }
-        self.status("asking what the lost writes held");
-        let whole = State { instant: recorded.to, lost: Vec::new(), acknowledged: 0 };
-        let bench = &self.benches[0];
-        bench.cut(&whole, Flushes::Kept)?;
-        let mut tools = bench.tools(None);
-        let mut instance = bench.file_system()?.begin(bench.stage());
-        // Once, so that its journal is played back.
-        let mounted = instance.mount_untimed(&mut tools);
-        tools.clean_up_within(TEARDOWN_MAX);
-        instance.end(&mut tools)?;
-        mounted?;
-        for case in cases.iter_mut() {
-            for (lost, named) in case.state.lost.iter().zip(&mut case.lost) {
-                let request = &recorded.recording.log.requests[lost.request];
-                let sector = request.sector + lost.first;
-                let owner = instance.owner_of(sector * SECTOR_BYTES, &mut tools);
-                named.what = recorded.places.name(sector, lost.sectors, owner);
-            }
-        }
-        Ok(())
-    }
-
     /// Tries one state of an earlier recording.
     fn replay(&mut self, replay: &Replay) -> Result<CrashReport, Failure> {
         let Replay { log, state } = replay;
@@ -609,6 +596,8 @@ impl Trial<'_, '_> {
             last_acknowledgement: None,
             lost: Vec::new(),
             is_minimal: false,
+            cause: None,
+            trace: None,
         };
         Ok(CrashReport {
             acknowledgements: replay.state.acknowledged,
@@ -694,6 +683,8 @@ fn reduced(
         finding,
         last_acknowledgement: last.map(|last| last.text.to_string()),
         is_minimal: reduction.is_minimal,
+        cause: None,
+        trace: None,
         state: State { lost: reduction.lost, ..state },
     })
 }

@@ -10,7 +10,7 @@ pub mod facts;
 pub mod fill;
 pub(crate) mod held;
 mod image;
-mod layer;
+pub mod layer;
 pub mod loop_node;
 mod memory;
 pub mod served;

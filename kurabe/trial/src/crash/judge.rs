@@ -74,6 +74,11 @@ impl Finding {
         !matches!(self, Finding::Held | Finding::NeededFsck { .. })
     }
 
+    /// Whether the file system was mounted as the cut left it, and the check saw a violation.
+    pub fn is_checked(&self) -> bool {
+        matches!(self, Finding::Lost { .. } | Finding::Corrupt { .. } | Finding::Unusable { .. })
+    }
+
     /// What the check or mount said.
     pub fn words(&self) -> &str {
         match self {

@@ -63,6 +63,16 @@ impl Places {
         Places { pieces }
     }
 
+    /// The sector where a byte of a file lies, as far as the file system says.
+    pub fn sector_of(&self, file: &Path, at: u64) -> Option<u64> {
+        let owner = file.to_str()?;
+        let has = |piece: &&Piece| {
+            piece.owner == owner && (piece.logical..piece.logical + piece.length).contains(&at)
+        };
+        let piece = self.pieces.iter().find(has)?;
+        Some((piece.physical + at - piece.logical) / SECTOR_BYTES)
+    }
+
     /// What some sectors of the device hold, of which the file system has said whose they are.
     pub fn name(&self, sector: u64, sectors: u64, owner: Owner) -> String {
         let (place, length) = (sector * SECTOR_BYTES, sectors * SECTOR_BYTES);

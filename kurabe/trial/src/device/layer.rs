@@ -24,6 +24,9 @@ struct Layer {
     read: fn(&str) -> Result<Put, String>,
 }
 
+/// The layer that takes flushes and does nothing.
+pub const IGNORE_FLUSH: &str = "ignore-flush";
+
 static LAYERS: [Layer; 3] = [
     Layer {
         name: "delay",
@@ -32,7 +35,7 @@ static LAYERS: [Layer; 3] = [
         read: delay,
     },
     Layer {
-        name: "ignore-flush",
+        name: IGNORE_FLUSH,
         notation: "ignore-flush (answers flushes without carrying them out, as a disk that lies)",
         read: ignore_flush,
     },

@@ -1,0 +1,207 @@
+//! What a result of `kurabe crash` says, on the terminal and as a report.
+
+use std::path::Path;
+
+use report::document::Block;
+use report::table::{Cell, Table, Tone};
+use report::text::{clock, date};
+use trial::crash::{Case, CrashReport, CrashVerdict};
+
+use super::{Asked, CrashResult, Judged, Made, pasted, read};
+use crate::exit::Failure;
+
+/// Flushes that are listed of those that could be left out.
+const NEEDLESS_SHOWN_MAX: usize = 4;
+
+/// A contender's verdict in a word, and how many states decided it.
+fn verdict(report: &CrashReport) -> (&'static str, String, Tone) {
+    let tried = report.states.tried;
+    match report.verdict() {
+        CrashVerdict::Refused => {
+            ("refused", report.refused.clone().unwrap_or_default(), Tone::Uncertain)
+        }
+        CrashVerdict::Held => {
+            let most = crash::share_at_most(tried as u64) * 100.0;
+            let text =
+                format!("0 of {tried} states violated (at most {most:.2} %, 95 % confidence)");
+            ("held", text, Tone::Good)
+        }
+        CrashVerdict::Violated => {
+            let kinds = kinds(report);
+            (
+                "violated",
+                format!("{} of {tried} states ({kinds})", report.states.violated()),
+                Tone::Bad,
+            )
+        }
+        CrashVerdict::Inconclusive => {
+            let text = format!(
+                "0 of {tried} states violated, but the check sees no loss on a disk that ignores flushes either"
+            );
+            ("inconclusive", text, Tone::Uncertain)
+        }
+    }
+}
+
+fn kinds(report: &CrashReport) -> String {
+    let states = &report.states;
+    let kinds = [
+        (states.lost, "lost"),
+        (states.corrupt, "corrupt"),
+        (states.unusable, "unusable"),
+        (states.unmountable, "cannot be mounted"),
+    ];
+    let kinds = kinds.iter().filter(|(count, _)| *count > 0);
+    kinds.map(|(count, word)| format!("{count} {word}")).collect::<Vec<_>>().join(", ")
+}
+
+fn after_fsck(report: &CrashReport) -> Option<String> {
+    let count = report.states.needed_fsck;
+    (count > 0).then(|| format!("{count} mounted after fsck only, then all was there"))
+}
+
+/// The lines of a contender, and its cases; `cases` counts those of the whole result.
+pub fn report_text(label: &str, report: &CrashReport, cases: &mut usize, result: &Path) -> String {
+    let (word, why, _) = verdict(report);
+    let after_fsck = after_fsck(report).map(|text| format!("; {text}")).unwrap_or_default();
+    let mut text = format!("{label}: {word}: {why}{after_fsck}\n");
+    if report.refused.is_none() {
+        let CrashReport { acknowledgements, flushes, control, .. } = report;
+        let tried = (report.states.tried + control.tried) as f64;
+        let rate = tried / (report.trying_ns as f64 / 1e9).max(1e-9);
+        text += &format!(
+            "  {acknowledgements} acknowledgements, {flushes} flushes, {rate:.0} states/s; control (a disk that ignores flushes): {} of {} violated\n",
+            control.violated(),
+            control.tried,
+        );
+    }
+    text += &needless_text(report);
+    for case in &report.cases {
+        *cases += 1;
+        text += &case_text(case, *cases, result);
+    }
+    text + &notes_text(report)
+}
+
+fn notes_text(report: &CrashReport) -> String {
+    report.notes.iter().map(|note| format!("  note: {note}\n")).collect()
+}
+
+fn needless_text(report: &CrashReport) -> String {
+    let CrashReport { left_out, needless, .. } = report;
+    let found = needless.len();
+    if found == 0 {
+        return String::new();
+    }
+    let mut text = format!(
+        "  {left_out} flushes were left out, one at a time; without {found} of them nothing was lost in the states tried:\n"
+    );
+    for one in needless.iter().take(NEEDLESS_SHOWN_MAX) {
+        text += &format!("    {one}\n");
+    }
+    match found.checked_sub(NEEDLESS_SHOWN_MAX) {
+        None | Some(0) => text,
+        Some(more) => text + &format!("    and {more} more\n"),
+    }
+}
+
+fn case_text(case: &Case, number: usize, result: &Path) -> String {
+    let mut text = format!("  case {number}: {}\n", case.finding);
+    if let Some(cause) = &case.cause {
+        text += &format!("    cause: {cause}\n");
+    }
+    if let Some(trace) = &case.trace {
+        text += &format!("    on the disk: {trace}\n");
+    }
+    match &case.last_acknowledgement {
+        Some(last) => text += &format!("    last acknowledgement before the cut: {last}\n"),
+        None => {
+            text += "    nothing was acknowledged before the cut: the check must accept what the setup left\n";
+        }
+    }
+    for lost in &case.lost {
+        let when = match lost.before_acknowledgement_ns {
+            Some(ns) => format!(", written {:.2} ms before it", ns as f64 / 1e6),
+            None => String::new(),
+        };
+        let flush = match lost.flushes_under_way {
+            0 => "no flush followed it",
+            _ => "the flush that followed it had not completed",
+        };
+        text += &format!("    lost: {}{when}; {flush}\n", lost.what);
+    }
+    if case.lost.is_empty() {
+        text += "    no write was lost: the cut alone is enough\n";
+    }
+    if !case.is_minimal {
+        text += "    a smaller loss may be enough: the search for one was ended early\n";
+    }
+    let place = format!("{}:{number}", result.display());
+    text + &format!("    again: kurabe crash --replay {}\n", pasted(&place))
+}
+
+/// The report of a result: the verdicts, what was asked and where, and of each contender the cases
+/// and how each is tried again.
+///
+/// # Errors
+///
+/// It cannot be read.
+pub fn document(path: &Path) -> Result<Vec<Block>, Failure> {
+    let refused = |problem| Failure::refused(format!("{}: {problem}", path.display()));
+    let (_, result) = read(path).map_err(refused)?;
+    let labels: Vec<&str> =
+        result.contenders.iter().map(|judged| judged.contender.label.as_str()).collect();
+    let title = format!("{} after a power failure", labels.join(", "));
+    let mut blocks = vec![Block::heading(1, "", title), verdicts(&result)];
+    blocks.push(Block::Text(asked_text(&result)));
+    if let Some(Made { started_unix_ns, kernel, kurabe_version, command_line }) = &result.made {
+        let (date, clock) = (date(*started_unix_ns), clock(*started_unix_ns));
+        blocks.push(Block::Text(format!(
+            "{date} {clock} UTC, Linux {kernel}, kurabe {kurabe_version}."
+        )));
+        let words: Vec<_> = command_line.iter().map(|word| pasted(word)).collect();
+        blocks.push(Block::Code(words.join(" ")));
+    }
+    let mut cases = 0;
+    for (number, judged) in result.contenders.iter().enumerate() {
+        let label = &judged.contender.label;
+        let text = match &judged.outcome {
+            Ok(report) => report_text(label, report, &mut cases, path),
+            Err(message) => format!("{label}: could not be judged: {message}\n"),
+        };
+        blocks.push(Block::heading(2, format!("contender-{}", number + 1), label.clone()));
+        blocks.push(Block::Code(text.trim_end().into()));
+    }
+    Ok(blocks)
+}
+
+fn asked_text(result: &CrashResult) -> String {
+    let asked = match &result.asked {
+        Asked::Check(check) => format!("judged by the check '{check}'"),
+        Asked::OwnLoad { load, .. } => format!("judged by kurabe's own {}", load.kind),
+    };
+    let size = lab::quantity::size_text(result.size_bytes);
+    format!("A disk of {size} in memory, {asked}; seed {}.", result.seed)
+}
+
+/// A row for each contender.
+fn verdicts(result: &CrashResult) -> Block {
+    let mut table = Table::new(&["contender", "verdict", "states"]);
+    for Judged { contender, outcome, .. } in &result.contenders {
+        let label = Cell::from(contender.label.clone());
+        table.rows.push(match outcome {
+            Ok(report) => {
+                let (word, why, tone) = verdict(report);
+                let why = [Some(why), after_fsck(report)].into_iter().flatten();
+                let why = why.collect::<Vec<_>>().join("; ");
+                vec![label, Cell::toned(word, tone), why.into()]
+            }
+            Err(message) => {
+                let word = Cell::toned("not judged", Tone::Uncertain);
+                let first = message.lines().next().unwrap_or_default();
+                vec![label, word, first.to_string().into()]
+            }
+        });
+    }
+    Block::table("verdicts", table)
+}

@@ -1,0 +1,282 @@
+//! Why something acknowledged is missing, as far as the recording and the failing disk say.
+//!
+//! The recording says which flushes completed before which acknowledgement, and when the lost writes
+//! arrived. The files on the failing disk are compared with those at the end of the load. What follows
+//! from neither is not guessed.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use crash::{Instant, Log, Operation, Request, State};
+use serde::{Deserialize, Serialize};
+
+/// Files and bytes of a disk that are read; of a disk with more no cause is taken from its files.
+const FILES_MAX: usize = 2000;
+const BYTES_MAX: u64 = 64 << 20;
+/// What the page cache writes at least.
+const BLOCK_BYTES: usize = 4096;
+
+/// Why a state fails.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Cause {
+    /// A layer of the contender takes flushes and does nothing.
+    FlushesIgnored,
+    /// No flush completed after an acknowledgement, and others followed.
+    NoFlush {
+        /// Acknowledgements before the last completed flush; absent where there are none.
+        after: Option<String>,
+        /// How many followed it that no flush covers.
+        uncovered: usize,
+    },
+    /// What was lost had been written before the acknowledgement, and no flush followed.
+    WrittenUnflushed,
+    /// What was lost was written after the acknowledgement.
+    WrittenAfter,
+    /// A flush completed before the acknowledgement, and what is missing was written later.
+    WrittenLater,
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Cause::FlushesIgnored => f.write_str("the layer ignore-flush dropped the flushes"),
+            Cause::NoFlush { after, uncovered } => {
+                let since = match after {
+                    Some(after) => format!("after acknowledgement '{after}'"),
+                    None => "since the load began".into(),
+                };
+                let times = match uncovered {
+                    1 => "1 acknowledgement".into(),
+                    some => format!("{some} acknowledgements"),
+                };
+                write!(
+                    f,
+                    "no flush completed {since}, so {times} have none: the load did not sync, or the file system does not flush"
+                )
+            }
+            Cause::WrittenUnflushed => f.write_str(
+                "the lost writes reached the disk before the acknowledgement, and no flush followed them",
+            ),
+            Cause::WrittenAfter => f.write_str(
+                "the lost writes came after the acknowledgement, and what it says depends on them: it was not written yet, or it was being replaced",
+            ),
+            Cause::WrittenLater => f.write_str(
+                "a flush completed before the acknowledgement, but what is missing was not on the disk yet; the load may have synced a file and not its directory, or another file",
+            ),
+        }
+    }
+}
+
+/// What a file of the failing disk shows.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Trace {
+    /// Its size is there and its bytes are not.
+    SizeBeforeBytes {
+        /// Its path below the mounted directory.
+        file: PathBuf,
+        /// The size on the failing disk in bytes.
+        size: u64,
+        /// The first byte that reads as zero and was written as something else.
+        first: u64,
+    },
+    /// Its name is there and no bytes are.
+    NameBeforeBytes {
+        /// Its path below the mounted directory.
+        file: PathBuf,
+    },
+}
+
+impl fmt::Display for Trace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Trace::SizeBeforeBytes { file, size, first } => write!(
+                f,
+                "the size of {} ({size} bytes) became durable before its data: from byte {first} on it reads as zeros that nobody wrote",
+                file.display()
+            ),
+            Trace::NameBeforeBytes { file } => write!(
+                f,
+                "the name {} became durable before its data: the file is empty",
+                file.display()
+            ),
+        }
+    }
+}
+
+impl Cause {
+    /// What a recording says of a failing state; the load began at `from`.
+    pub fn of(log: &Log, from: Instant, state: &State, ignores_flushes: bool) -> Option<Cause> {
+        if ignores_flushes {
+            return Some(Cause::FlushesIgnored);
+        }
+        let acknowledged = &log.acknowledgements[..state.acknowledged];
+        let last = acknowledged.last()?;
+        let is_flush = |one: &&Request| one.operation == Operation::Flush && one.arrived > from;
+        let flushed = log.requests.iter().filter(is_flush);
+        let flushed = flushed.filter_map(|one| one.replied).filter(|at| *at <= last.instant).max();
+        let covered = acknowledged.partition_point(|one| Some(one.instant) < flushed);
+        // The one that follows a flush is the one for which it was made.
+        let covered = covered + usize::from(flushed.is_some());
+        if covered < acknowledged.len() {
+            let after = covered.checked_sub(1).map(|one| acknowledged[one].text.to_string());
+            return Some(Cause::NoFlush { after, uncovered: acknowledged.len() - covered });
+        }
+        let mut arrived = state.lost.iter().map(|lost| log.requests[lost.request].arrived);
+        Some(match state.lost.is_empty() {
+            true => Cause::WrittenLater,
+            false if arrived.all(|at| at > last.instant) => Cause::WrittenAfter,
+            false => Cause::WrittenUnflushed,
+        })
+    }
+}
+
+/// The files of a disk, by their paths.
+pub struct Files(BTreeMap<PathBuf, Vec<u8>>);
+
+impl Files {
+    /// Reads all files below a directory; nothing where there are too many, or one cannot be read.
+    pub fn read(directory: &Path) -> Option<Files> {
+        let (mut files, mut open, mut left) =
+            (BTreeMap::new(), vec![directory.to_path_buf()], BYTES_MAX);
+        while let Some(next) = open.pop() {
+            for entry in fs::read_dir(&next).ok()? {
+                let entry = entry.ok()?;
+                let kind = entry.file_type().ok()?;
+                if kind.is_dir() {
+                    open.push(entry.path());
+                }
+                if !kind.is_file() {
+                    continue;
+                }
+                left = left.checked_sub(entry.metadata().ok()?.len())?;
+                let mut bytes = Vec::new();
+                File::open(entry.path()).ok()?.take(left).read_to_end(&mut bytes).ok()?;
+                let below = entry.path().strip_prefix(directory).ok()?.to_path_buf();
+                files.insert(below, bytes);
+                if files.len() > FILES_MAX {
+                    return None;
+                }
+            }
+        }
+        Some(Files(files))
+    }
+
+    /// What the files of a failing disk show beside those from which the load began and those that it
+    /// left. `wrote_zeros` says whether a block of a file was ever written as zeros, which then are not the
+    /// file system's.
+    pub fn trace(
+        &self,
+        begun: &Files,
+        left: &Files,
+        wrote_zeros: impl Fn(&Path, u64, &[u8]) -> bool,
+    ) -> Option<Trace> {
+        self.0.iter().find_map(|(path, bytes)| {
+            let (before, written) = (begun.0.get(path), left.0.get(path)?);
+            let file = path.clone();
+            if bytes.is_empty() && !written.is_empty() && before.is_none() {
+                return Some(Trace::NameBeforeBytes { file });
+            }
+            let old = before.map_or(0, Vec::len);
+            let pairs = bytes.iter().zip(written).skip(old);
+            let first = old + pairs.clone().position(|(found, written)| found != written)?;
+            // The rest of an earlier block may have been written with its end.
+            let block = first.next_multiple_of(BLOCK_BYTES);
+            let found = bytes.get(block..bytes.len().min(block + BLOCK_BYTES))?;
+            let meant = written.get(block..written.len().min(block + BLOCK_BYTES))?;
+            let is_zero = !found.is_empty() && found.iter().all(|byte| *byte == 0);
+            let is_missing = is_zero && meant.iter().any(|byte| *byte != 0);
+            let size = bytes.len() as u64;
+            (is_missing && !wrote_zeros(path, block as u64, meant))
+                .then_some(Trace::SizeBeforeBytes { file, size, first: block as u64 })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crash::{Acknowledgement, Line, Lost};
+
+    use super::*;
+
+    /// `w` a write, `f` a flush, `a` an acknowledgement; each has its reply at once.
+    fn log(events: &str) -> Log {
+        let (mut requests, mut acknowledgements, mut instant) = (Vec::new(), Vec::new(), 0);
+        for event in events.chars() {
+            instant += 2;
+            if event == 'a' {
+                let text = Line(format!("{}", acknowledgements.len()).into_bytes());
+                acknowledgements.push(Acknowledgement { instant, received_ns: instant, text });
+                continue;
+            }
+            let is_flush = event == 'f';
+            requests.push(Request {
+                operation: if is_flush { Operation::Flush } else { Operation::Write },
+                sector: 0,
+                sectors: u64::from(!is_flush),
+                data_sector: 0,
+                arrived: instant - 1,
+                replied: Some(instant),
+                arrived_ns: instant,
+            });
+        }
+        Log {
+            sectors: 1,
+            requests,
+            acknowledgements,
+            end: instant,
+            data_sectors: 0,
+            is_cut_short: false,
+        }
+    }
+
+    fn cause_from(from: Instant, events: &str, lost: &[usize]) -> Option<Cause> {
+        let log = log(events);
+        let lost = lost.iter().map(|request| Lost { request: *request, first: 0, sectors: 1 });
+        let acknowledged = log.acknowledgements.len();
+        let state = State { instant: log.end, lost: lost.collect(), acknowledged };
+        Cause::of(&log, from, &state, false)
+    }
+
+    fn cause(events: &str, lost: &[usize]) -> Option<Cause> {
+        cause_from(0, events, lost)
+    }
+
+    #[test]
+    fn the_flushes_before_an_acknowledgement_decide() {
+        let no_flush = |after: Option<&str>, uncovered| {
+            Some(Cause::NoFlush { after: after.map(String::from), uncovered })
+        };
+        assert_eq!(cause("waa", &[0]), no_flush(None, 2));
+        assert_eq!(cause("wfawa", &[2]), no_flush(Some("0"), 1));
+        assert_eq!(cause("wfawaa", &[]), no_flush(Some("0"), 2));
+        assert_eq!(cause("fa", &[]), Some(Cause::WrittenLater));
+        assert_eq!(cause("fwa", &[1]), Some(Cause::WrittenUnflushed));
+        assert_eq!(cause("wfaw", &[2]), Some(Cause::WrittenAfter));
+        // The setup's flush is not the load's.
+        assert_eq!(cause_from(2, "fwa", &[1]), no_flush(None, 1));
+        assert_eq!(cause("w", &[0]), None);
+    }
+
+    #[test]
+    fn files_show_a_size_or_a_name_without_bytes() {
+        let files = |bytes: &[u8]| Files(BTreeMap::from([("log".into(), bytes.to_vec())]));
+        let (none, left) = (Files(BTreeMap::new()), files(&[7; 20_000]));
+        let file = || PathBuf::from("log");
+        let trace = |bytes: &[u8]| files(bytes).trace(&none, &left, |_, _, _| false);
+        assert_eq!(trace(&[7; 1000]), None);
+        assert_eq!(trace(&[]), Some(Trace::NameBeforeBytes { file: file() }));
+        let bytes = [[7; 6000], [0; 6000]].concat();
+        let found = Trace::SizeBeforeBytes { file: file(), size: 12_000, first: 8192 };
+        assert_eq!(trace(&bytes), Some(found));
+        // Other bytes say nothing, nor do zeros that were written, or were there before.
+        assert_eq!(trace(&[1; 10_000]), None);
+        assert_eq!(files(&bytes).trace(&none, &left, |_, _, _| true), None);
+        assert_eq!(files(&bytes).trace(&files(&[0; 12_000]), &left, |_, _, _| false), None);
+        assert_eq!(files(&[]).trace(&files(&[]), &left, |_, _, _| false), None);
+    }
+}

@@ -1,0 +1,107 @@
+//! What the failing states of a recording lost, and why they fail.
+
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use crash::{Flushes, SECTOR_BYTES, State};
+
+use super::cause::{Cause, Files};
+use super::{Case, Recorded, TEARDOWN_MAX, Trial};
+use crate::device::layer::IGNORE_FLUSH;
+use crate::filesystem::Access;
+use crate::tool::Failure;
+
+impl Recorded {
+    /// Whether a block of a file was written as zeros before an instant, or nobody knows. `meant` are its bytes at
+    /// the end of the load, which prove that the block lies where the file system says.
+    fn wrote_zeros(&self, file: &Path, at: u64, meant: &[u8], instant: crash::Instant) -> bool {
+        let Some(sector) = self.places.sector_of(file, at) else { return true };
+        let covers = |request: &&crash::Request| {
+            request.operation != crash::Operation::Flush
+                && (request.sector..request.sector + request.sectors).contains(&sector)
+        };
+        let (mut newest, mut wrote_zeros) = (Vec::new(), false);
+        for request in self.recording.log.requests.iter().filter(covers) {
+            let left = (request.sector + request.sectors - sector) * SECTOR_BYTES;
+            newest = vec![0; meant.len().min(left as usize)];
+            if request.operation == crash::Operation::Write {
+                let place = (request.data_sector + sector - request.sector) * SECTOR_BYTES;
+                if self.recording.data.read_exact_at(&mut newest, place).is_err() {
+                    return true;
+                }
+            }
+            wrote_zeros |= request.arrived <= instant && newest.iter().all(|byte| *byte == 0);
+        }
+        wrote_zeros || newest.is_empty() || !meant.starts_with(&newest)
+    }
+}
+
+impl Trial<'_, '_> {
+    /// Says what the lost writes of the cases held, as the file system's own tools have it at the end of the load,
+    /// and why the cases fail.
+    pub(super) fn explain(
+        &mut self,
+        recorded: &Recorded,
+        cases: &mut [Case],
+    ) -> Result<(), Failure> {
+        if cases.is_empty() {
+            return Ok(());
+        }
+        self.status("looking for the causes");
+        let bench = &self.benches[0];
+        let log = &recorded.recording.log;
+        let ignores_flushes =
+            self.setting.spec.contender.layers.iter().any(|layer| layer == IGNORE_FLUSH);
+        let whole = State { instant: recorded.to, lost: Vec::new(), acknowledged: 0 };
+        let begun = State { instant: recorded.from, ..whole.clone() };
+        let mut files_begun = None;
+        for case in cases.iter_mut().filter(|case| case.finding.is_checked()) {
+            case.cause = Cause::of(log, recorded.from, &case.state, ignores_flushes);
+            let Some(left) = &recorded.left else { continue };
+            if files_begun.is_none() {
+                files_begun = self.files(&begun)?;
+            }
+            let Some(begun) = &files_begun else { continue };
+            let Some(found) = self.files(&case.state)? else { continue };
+            case.trace = found.trace(begun, left, |file, at, meant| {
+                recorded.wrote_zeros(file, at, meant, case.state.instant)
+            });
+        }
+        if cases.iter().all(|case| case.lost.is_empty()) {
+            return Ok(());
+        }
+        bench.cut(&whole, Flushes::Kept)?;
+        let mut tools = bench.tools(None);
+        let mut instance = bench.file_system()?.begin(bench.stage());
+        // Once, so that its journal is played back.
+        let mounted = instance.mount_untimed(&mut tools);
+        tools.clean_up_within(TEARDOWN_MAX);
+        instance.end(&mut tools)?;
+        mounted?;
+        for case in cases.iter_mut() {
+            for (lost, named) in case.state.lost.iter().zip(&mut case.lost) {
+                let request = &recorded.recording.log.requests[lost.request];
+                let sector = request.sector + lost.first;
+                let owner = instance.owner_of(sector * SECTOR_BYTES, &mut tools);
+                named.what = recorded.places.name(sector, lost.sectors, owner);
+            }
+        }
+        Ok(())
+    }
+
+    /// The files of a state; nothing where they are in no directory, or too many.
+    fn files(&self, state: &State) -> Result<Option<Files>, Failure> {
+        let bench = &self.benches[0];
+        if bench.file_system()?.access != Access::Mounted {
+            return Ok(None);
+        }
+        bench.cut(state, Flushes::Kept)?;
+        let mut tools = bench.tools(None);
+        let mut instance = bench.file_system()?.begin(bench.stage());
+        let mounted = instance.mount_untimed(&mut tools);
+        let files = mounted.map(|()| Files::read(&instance.directory()));
+        tools.clean_up_within(TEARDOWN_MAX);
+        instance.end(&mut tools)?;
+        files
+    }
+}
