@@ -29,8 +29,6 @@ pub enum Cause {
     NoFlush {
         /// Acknowledgements before the last completed flush; absent where there are none.
         after: Option<String>,
-        /// How many followed it that no flush covers.
-        uncovered: usize,
     },
     /// What was lost had been written before the acknowledgement, and no flush followed.
     WrittenUnflushed,
@@ -44,18 +42,14 @@ impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Cause::FlushesIgnored => f.write_str("the layer ignore-flush dropped the flushes"),
-            Cause::NoFlush { after, uncovered } => {
+            Cause::NoFlush { after } => {
                 let since = match after {
-                    Some(after) => format!("after acknowledgement '{after}'"),
-                    None => "since the load began".into(),
-                };
-                let times = match uncovered {
-                    1 => "1 acknowledgement".into(),
-                    some => format!("{some} acknowledgements"),
+                    Some(after) => format!("between acknowledgement '{after}' and the last one"),
+                    None => "before the last acknowledgement".into(),
                 };
                 write!(
                     f,
-                    "no flush completed {since}, so {times} have none: the load did not sync, or the file system does not flush"
+                    "no flush completed {since}: the load did not sync, or the file system does not flush"
                 )
             }
             Cause::WrittenUnflushed => f.write_str(
@@ -124,7 +118,7 @@ impl Cause {
         let covered = covered + usize::from(flushed.is_some());
         if covered < acknowledged.len() {
             let after = covered.checked_sub(1).map(|one| acknowledged[one].text.to_string());
-            return Some(Cause::NoFlush { after, uncovered: acknowledged.len() - covered });
+            return Some(Cause::NoFlush { after });
         }
         let mut arrived = state.lost.iter().map(|lost| log.requests[lost.request].arrived);
         Some(match state.lost.is_empty() {
@@ -248,17 +242,16 @@ mod tests {
 
     #[test]
     fn the_flushes_before_an_acknowledgement_decide() {
-        let no_flush = |after: Option<&str>, uncovered| {
-            Some(Cause::NoFlush { after: after.map(String::from), uncovered })
-        };
-        assert_eq!(cause("waa", &[0]), no_flush(None, 2));
-        assert_eq!(cause("wfawa", &[2]), no_flush(Some("0"), 1));
-        assert_eq!(cause("wfawaa", &[]), no_flush(Some("0"), 2));
+        let no_flush =
+            |after: Option<&str>| Some(Cause::NoFlush { after: after.map(String::from) });
+        assert_eq!(cause("waa", &[0]), no_flush(None));
+        assert_eq!(cause("wfawa", &[2]), no_flush(Some("0")));
+        assert_eq!(cause("wfawaa", &[]), no_flush(Some("0")));
         assert_eq!(cause("fa", &[]), Some(Cause::WrittenLater));
         assert_eq!(cause("fwa", &[1]), Some(Cause::WrittenUnflushed));
         assert_eq!(cause("wfaw", &[2]), Some(Cause::WrittenAfter));
         // The setup's flush is not the load's.
-        assert_eq!(cause_from(2, "fwa", &[1]), no_flush(None, 1));
+        assert_eq!(cause_from(2, "fwa", &[1]), no_flush(None));
         assert_eq!(cause("w", &[0]), None);
     }
 
