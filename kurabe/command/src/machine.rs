@@ -35,7 +35,8 @@ pub fn clean(guests: bool) -> Result<u8, Failure> {
         print(&format!("guests: {removed} removed\n"));
     }
     let report = ledger::clean(&own).map_err(|error| Failure::broken(error.to_string()))?;
-    for line in &report.done {
+    let forgotten = trial::control_group::remove_forgotten();
+    for line in report.done.iter().chain(&forgotten) {
         print(&format!("{line}\n"));
     }
     for line in &report.left {
@@ -45,7 +46,7 @@ pub fn clean(guests: bool) -> Result<u8, Failure> {
     if unfinished > 0 {
         print(&format!("guests: {unfinished} unfinished builds removed\n"));
     }
-    if report.is_empty() && unfinished == 0 {
+    if report.is_empty() && forgotten.is_empty() && unfinished == 0 {
         print("nothing was left behind\n");
     }
     if report.living > 0 {

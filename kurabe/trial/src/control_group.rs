@@ -138,6 +138,25 @@ pub fn give_back(path: &Path, done: &mut Vec<String>) -> Result<Option<String>, 
     }
 }
 
+/// Removes the empty groups beside which no ledger is left: of trials that were killed and whose state
+/// directory is gone. A group counts as one only if the process in its name has ended.
+pub fn remove_forgotten() -> Vec<String> {
+    own_group().map_or_else(Vec::new, |above| remove_forgotten_in(&above))
+}
+
+fn remove_forgotten_in(above: &Path) -> Vec<String> {
+    let is_forgotten = |path: &PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let maker = name.strip_prefix(NAME_PREFIX).and_then(|rest| rest.split_once('-'));
+        let maker = maker.and_then(|(maker, _)| maker.parse::<u32>().ok());
+        maker.is_some_and(|maker| !Path::new(&format!("/proc/{maker}")).exists())
+            && members(path).is_empty()
+    };
+    let forgotten = groups_below(above).into_iter().filter(is_forgotten);
+    let removed = forgotten.filter(|path| remove_groups(path).is_ok());
+    removed.map(|path| format!("removed the empty control group {}", path.display())).collect()
+}
+
 /// Kills everything in the group and below, waits for its end and removes them all.
 fn end_group(path: &Path) -> io::Result<Vec<String>> {
     if !path.exists() {
@@ -248,6 +267,35 @@ mod tests {
         assert!(refused.contains("none of kurabe's"), "{refused}");
         assert_eq!(give_back(&home.path().join("kurabe-gone"), &mut done), Ok(None));
         assert!(done.is_empty());
+    }
+
+    #[test]
+    fn an_empty_group_whose_maker_has_ended_is_forgotten() {
+        let Some(above) = own_group() else {
+            eprintln!("SKIPPED: there are no control groups of version 2 here");
+            return;
+        };
+        let mut ended = trust::program::command("true").unwrap().spawn().unwrap();
+        ended.wait().unwrap();
+        // Below a group of its own, where no other kurabe cleans.
+        let own = above.join(random_name());
+        let names = [
+            (format!("{NAME_PREFIX}{}-1", ended.id()), true),
+            (format!("{NAME_PREFIX}{}-1", std::process::id()), false),
+            (format!("{NAME_PREFIX}precious"), false),
+            (format!("other-{}-1", ended.id()), false),
+        ];
+        let made = fs::create_dir(&own)
+            .and_then(|()| names.iter().try_for_each(|(name, _)| fs::create_dir(own.join(name))));
+        if let Err(error) = made {
+            eprintln!("SKIPPED: no control group can be made here: {error}");
+            return;
+        }
+        let removed = remove_forgotten_in(&own);
+        let left: Vec<bool> = names.iter().map(|(name, _)| !own.join(name).exists()).collect();
+        remove_groups(&own).unwrap();
+        assert_eq!(left, names.map(|(_, is_forgotten)| is_forgotten));
+        assert_eq!(removed.len(), 1);
     }
 
     #[test]

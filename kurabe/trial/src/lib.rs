@@ -5,7 +5,7 @@
 
 pub mod carry;
 pub mod command;
-mod control_group;
+pub mod control_group;
 pub mod crash;
 pub mod device;
 pub mod doctor;
