@@ -9,6 +9,7 @@
 //! ends all writing. The argument for correctness is in `lump/docs/format-lump.md`.
 
 use std::collections::VecDeque;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -55,28 +56,63 @@ const BATCH_BYTES_MAX: usize = 4 << 20;
 pub(crate) enum Act {
     /// Change the index.
     Change(Record),
+    /// Change the index by what was gathered: the request has the records.
+    Gathered,
     /// Make all changes before durable.
     Sync,
     /// The same, and tell so in the journal.
     Fence,
 }
 
-/// The extent of a put, in memory, and where it goes.
-pub(crate) struct Data {
-    pub memory: AlignedBuffer,
+/// Memory of a put, or of several that were gathered, which readers share.
+pub(crate) enum Memory {
+    Lent(AlignedBuffer),
+    Shared(Arc<AlignedBuffer>),
+}
+
+impl Deref for Memory {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Memory::Lent(memory) => memory,
+            Memory::Shared(memory) => memory,
+        }
+    }
+}
+
+/// Part of a memory, and where it goes on the device, in bytes.
+#[derive(Clone, Copy)]
+pub(crate) struct Piece {
+    pub at: usize,
     pub length: usize,
     pub offset: u64,
+}
+
+/// The extent of a put, or those of several, in memory, and where they go.
+pub(crate) struct Data {
+    pub memory: Memory,
+    pub first: Piece,
+    pub others: Vec<Piece>,
     pub deadline: Option<Instant>,
 }
 
 impl Data {
-    fn bytes(&self) -> &[u8] {
-        &self.memory[..self.length]
+    fn pieces(&self) -> impl Iterator<Item = &Piece> {
+        std::iter::once(&self.first).chain(&self.others)
+    }
+
+    fn length(&self) -> usize {
+        self.pieces().map(|piece| piece.length).sum()
+    }
+
+    fn writes(&self) -> impl Iterator<Item = (&[u8], u64)> {
+        self.pieces().map(|piece| (&self.memory[piece.at..][..piece.length], piece.offset))
     }
 }
 
 /// How many objects a change took away, once it has been made; and the memory that it lent.
-type Answer = (Result<u64>, Option<AlignedBuffer>);
+type Answer = (Result<u64>, Option<Memory>);
 
 /// Where the one who asks waits for its answer.
 struct Ticket {
@@ -90,10 +126,21 @@ struct Request {
     deadline: Option<Instant>,
     /// What is to be written with the journal.
     data: Option<Data>,
+    /// The changes of [`Act::Gathered`], in their order.
+    gathered: Vec<Record>,
     ticket: Arc<Ticket>,
 }
 
 impl Request {
+    /// The changes of the index that it asks for.
+    fn changes(&self) -> &[Record] {
+        match &self.act {
+            Act::Change(record) => std::slice::from_ref(record),
+            Act::Gathered => &self.gathered,
+            Act::Sync | Act::Fence => &[],
+        }
+    }
+
     fn answer(self, outcome: Result<u64>) {
         *lock(&self.ticket.answer) = Some((outcome, self.data.map(|data| data.memory)));
         self.ticket.thread.unpark();
@@ -158,12 +205,13 @@ impl Queue {
 
     /// What the next leader takes: as many as share a flush.
     fn take(&mut self, records_max: usize) -> Vec<Request> {
-        let mut bytes = 0;
+        let (mut bytes, mut records) = (0, 0);
         let fits = |request: &&Request| {
-            bytes += request.data.as_ref().map_or(0, |data| data.length);
-            bytes <= BATCH_BYTES_MAX
+            bytes += request.data.as_ref().map_or(0, Data::length);
+            records += request.changes().len().max(1);
+            bytes <= BATCH_BYTES_MAX && records <= records_max
         };
-        let count = self.waiting.iter().take(records_max).take_while(fits).count().max(1);
+        let count = self.waiting.iter().take_while(fits).count().max(1);
         self.waiting.drain(..count.min(self.waiting.len())).collect()
     }
 }
@@ -171,6 +219,11 @@ impl Queue {
 /// Blocks of the journal that a leader fills with what waits.
 fn batch_blocks(geometry: &Geometry) -> u64 {
     (geometry.journal_blocks / 4).min(BATCH_BLOCKS_MAX)
+}
+
+/// Most changes that are gathered for one commit.
+pub(crate) fn gathered_max(geometry: &Geometry) -> usize {
+    batch_blocks(geometry) as usize * RECORDS_PER_BLOCK
 }
 
 /// Most puts in a window, and most of its ranges, so that two commits on end fit the journal: what
@@ -294,7 +347,7 @@ impl Engine {
     /// Writes the extent of a put, in its turn.
     fn write_data(&self, permit: Permit<'_>, data: &Data) -> Result<()> {
         let _turn = self.writing.take(data.deadline);
-        permit.write_data(data.bytes(), data.offset)
+        permit.write_data(&data.writes().collect::<Vec<_>>())
     }
 
     /// Has `act` done and waits for it; returns how many objects it took away.
@@ -307,7 +360,22 @@ impl Engine {
         &self,
         act: Act,
         durability: Durability,
+        data: Option<Data>,
+    ) -> Answer {
+        self.ask(act, durability, data, Vec::new())
+    }
+
+    /// Commits what was gathered, and waits for it.
+    pub(crate) fn submit_gathered(&self, records: Vec<Record>, data: Option<Data>) -> Result<()> {
+        self.ask(Act::Gathered, Durability::Written, data, records).0.map(drop)
+    }
+
+    fn ask(
+        &self,
+        act: Act,
+        durability: Durability,
         mut data: Option<Data>,
+        gathered: Vec<Record>,
     ) -> Answer {
         let mut lent = None;
         let deadline = data.as_ref().and_then(|data| data.deadline);
@@ -326,7 +394,7 @@ impl Engine {
             return (Err(error), lent.or(data.map(|data| data.memory)));
         }
         let ticket = Arc::new(Ticket { answer: Mutex::new(None), thread: thread::current() });
-        let request = Request { act, durability, deadline, data, ticket: ticket.clone() };
+        let request = Request { act, durability, deadline, data, gathered, ticket: ticket.clone() };
         let place = queue
             .waiting
             .partition_point(|other| urgency(other.deadline) <= urgency(request.deadline));
@@ -352,7 +420,7 @@ impl Engine {
             Some(_) => LEADING_BYTES_MAX,
             None => JOINED_BYTES_MAX,
         };
-        data.length <= limit && self.medium.writes_at_once()
+        data.length() <= limit && self.medium.writes_at_once()
     }
 
     /// Does what waits and gives the lead back.
@@ -406,7 +474,7 @@ impl Engine {
         let has = |act| batch.iter().any(|request| request.act == act);
         let is_fenced = writer.ends_with_fence && writer.durable + 1 == writer.position.next;
         let is_fence_due = has(Act::Fence) && !is_fenced;
-        let has_changes = batch.iter().any(|request| matches!(request.act, Act::Change(_)));
+        let has_changes = batch.iter().any(|request| !request.changes().is_empty());
         let (mut given_up, mut ranges) = (Vec::new(), Vec::new());
         if is_fence_due || has_changes {
             ranges = self.next_window(batch);
@@ -487,7 +555,7 @@ impl Engine {
         others: &Others,
     ) -> Result<()> {
         let start = writer.position;
-        let changes = batch.iter().filter(|request| matches!(request.act, Act::Change(_))).count();
+        let changes: usize = batch.iter().map(|request| request.changes().len()).sum();
         let records = others.pending.len() + changes + others.announcement.len();
         let end = start.next + records.div_ceil(RECORDS_PER_BLOCK).max(1) as u64;
         while end - self.journal_start.load(Ordering::Relaxed) > self.geometry.journal_blocks {
@@ -560,13 +628,8 @@ impl Engine {
     /// that were made before them, and before the window that follows.
     fn encode(&self, writer: &mut Writer, batch: &[Request], others: &Others) {
         let start = writer.position;
-        let changes: Vec<Record> = batch
-            .iter()
-            .filter_map(|request| match request.act {
-                Act::Change(record) => Some(record),
-                Act::Sync | Act::Fence => None,
-            })
-            .collect();
+        let changes: Vec<Record> =
+            batch.iter().flat_map(|request| request.changes()).copied().collect();
         let Others { pending, announcement } = others;
         let announcement = match self.sabotage {
             Sabotage::UseUnannounced => &[],
@@ -608,14 +671,18 @@ impl Engine {
         let (mut numbers, mut writes) = (Vec::new(), Vec::new());
         for (number, request) in requests.iter().enumerate() {
             if let Some(data) = &request.data {
-                numbers.push(number);
-                writes.push((data.bytes(), data.offset));
+                let before = writes.len();
+                writes.extend(data.writes());
+                numbers.resize(numbers.len() + writes.len() - before, number);
             }
         }
         let failures = permit.write_with_journal(&writes, first, journal)?;
         let blocks = journal.iter().map(|(bytes, _)| bytes.len() as u64 / BLOCK_BYTES);
         count(&self.counters.journal_blocks, blocks.sum());
-        Ok(failures.into_iter().map(|(place, error)| (numbers[place], error)).collect())
+        let mut failures: Vec<_> =
+            failures.into_iter().map(|(place, error)| (numbers[place], error)).collect();
+        failures.dedup_by_key(|(number, _)| *number);
+        Ok(failures)
     }
 
     fn write_journal(&self, permit: Permit<'_>, first: u64, writes: &[(&[u8], u64)]) -> Result<()> {
@@ -644,7 +711,7 @@ impl Engine {
     fn apply(&self, writer: &Writer, batch: &[Request], mut given_up: Vec<Entry>) -> Vec<u64> {
         let applying = lock(&self.applying);
         let counts: Vec<u64> =
-            batch.iter().map(|request| self.apply_one(request.act, &mut given_up)).collect();
+            batch.iter().map(|request| self.apply_all(request.changes(), &mut given_up)).collect();
         drop(applying);
         self.retire(writer, &given_up);
         counts
@@ -665,24 +732,28 @@ impl Engine {
         space.release(fence, &self.pins);
     }
 
-    fn apply_one(&self, act: Act, given_up: &mut Vec<Entry>) -> u64 {
+    fn apply_all(&self, changes: &[Record], given_up: &mut Vec<Entry>) -> u64 {
+        changes.iter().map(|change| self.apply_one(*change, given_up)).sum()
+    }
+
+    fn apply_one(&self, change: Record, given_up: &mut Vec<Entry>) -> u64 {
         let before = given_up.len();
-        match act {
-            Act::Change(Record::Put { entry, .. }) => {
+        match change {
+            Record::Put { entry, .. } => {
                 given_up.extend(self.index.shard_mut(entry.key).insert(entry));
             }
-            Act::Change(Record::Delete(key)) => {
+            Record::Delete(key) => {
                 given_up.extend(self.index.shard_mut(key).remove(key));
             }
-            Act::Change(Record::DeleteRange { first, last }) => {
+            Record::DeleteRange { first, last } => {
                 given_up.extend(self.index.remove_range(&(first..=last)));
             }
-            Act::Change(Record::Window { .. } | Record::Range { .. }) | Act::Sync | Act::Fence => {}
+            Record::Window { .. } | Record::Range { .. } => {}
         }
         let given = (given_up.len() - before) as u64;
         self.objects.fetch_sub(given, Ordering::Relaxed);
-        match act {
-            Act::Change(Record::Put { entry, .. }) => self.count_put(&entry),
+        match change {
+            Record::Put { entry, .. } => self.count_put(&entry),
             _ => count(&self.counters.deleted, given),
         }
         given

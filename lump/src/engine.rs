@@ -9,6 +9,7 @@ use std::time::Instant;
 use crate::checkpoint;
 use crate::commit::Queue;
 use crate::error::Result;
+use crate::gather::Gather;
 use crate::geometry::Geometry;
 use crate::index::Index;
 use crate::layout::{BLOCK_BYTES, Root};
@@ -44,6 +45,8 @@ pub(crate) struct Engine {
     /// Objects, and puts under way.
     pub objects: AtomicU64,
     pub background: Background,
+    /// Changes in memory.
+    pub gather: Gather,
     /// Turns at reading, and at writing data that do not go with the journal.
     pub reading: Turns,
     pub writing: Turns,

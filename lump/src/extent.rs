@@ -12,6 +12,7 @@ use block::AlignedBuffer;
 use zerocopy::IntoBytes;
 
 use crate::checksum::crc32c;
+use crate::commit::Memory;
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
 use crate::index::Entry;
@@ -54,8 +55,11 @@ impl Value {
         std::mem::replace(&mut self.memory, AlignedBuffer::zeroed(0))
     }
 
-    pub(crate) fn take_back(&mut self, memory: Option<AlignedBuffer>) {
-        self.memory = memory.expect("what was lent comes back with the answer");
+    pub(crate) fn take_back(&mut self, memory: Option<Memory>) {
+        match memory {
+            Some(Memory::Lent(memory)) => self.memory = memory,
+            _ => unreachable!("what was lent comes back with the answer"),
+        }
     }
 }
 
@@ -118,7 +122,7 @@ pub(crate) struct Stamp {
 }
 
 /// The checksum of each chunk of a value, as a tail has them.
-fn chunk_checksums(value: &[u8]) -> Vec<u8> {
+pub(crate) fn chunk_checksums(value: &[u8]) -> Vec<u8> {
     value.chunks(CHUNK_BYTES).flat_map(|chunk| crc32c(&[chunk]).to_le_bytes()).collect()
 }
 
@@ -145,13 +149,30 @@ pub(crate) fn seal(
     in_window: bool,
     value: &mut Value,
 ) -> (usize, Entry) {
-    let (length, bytes) = (value.length, extent_bytes(geometry, value.length as u64));
-    let (payload, tail) = value.memory[..bytes].split_at_mut(length);
+    let bytes = extent_bytes(geometry, value.length as u64);
+    let chunks = chunk_checksums(value);
+    let memory = &mut value.memory[..bytes];
+    (bytes, seal_with(geometry, key, start, stamp, in_window, value.length, &chunks, memory))
+}
+
+/// As [`seal`], of an extent whose memory begins with a value of `length` bytes, and the checksums of its
+/// chunks.
+#[expect(clippy::too_many_arguments)]
+pub(crate) fn seal_with(
+    geometry: &Geometry,
+    key: u128,
+    start: u64,
+    stamp: Stamp,
+    in_window: bool,
+    length: usize,
+    chunks: &[u8],
+    memory: &mut [u8],
+) -> Entry {
+    let tail = &mut memory[length..];
     let tail_at = tail.len() - tail_bytes(length);
     tail[..tail_at].fill(0);
-    let chunks = chunk_checksums(payload);
     let mut entry = Entry { key, start, length: length as u32, checksum: 0 };
-    entry.checksum = entry.checksum_of(geometry, &chunks);
+    entry.checksum = entry.checksum_of(geometry, chunks);
     let mut fields = Trailer {
         magic: if in_window { PLACED_MAGIC } else { TRAILER_MAGIC },
         checksum: 0.into(),
@@ -161,8 +182,10 @@ pub(crate) fn seal(
         sequence: stamp.sequence.into(),
     };
     fields.checksum = trailer_checksum(&entry, fields.as_bytes()).into();
-    tail[tail_at..].copy_from_slice(&[&chunks, fields.as_bytes()].concat());
-    (bytes, entry)
+    let (tail, trailer) = tail[tail_at..].split_at_mut(chunks.len());
+    tail.copy_from_slice(chunks);
+    trailer.copy_from_slice(fields.as_bytes());
+    entry
 }
 
 /// The extents that puts left in a window: the entry and the sequence of each.

@@ -17,14 +17,14 @@
 //! assert_eq!(&store.get(7)?.unwrap()[..], b"seven");
 //! assert_eq!(store.get_range(7, 1..3)?.unwrap(), b"ev");
 //! assert_eq!(store.list(..)?.map(|object| object.key).collect::<Vec<_>>(), [7]);
-//! assert!(store.delete(7, Durability::Buffered)?);
+//! assert!(store.delete(7, Durability::Written)?);
 //! store.close()?;
 //! # Ok::<(), lump::Error>(())
 //! ```
 //!
 //! This crate depends on `block` and knows nothing of the benchmark or of minfs. Its modules: `layout`
 //! (bytes), `geometry`, `extent`, `journal`, `checkpoint` (bytes judged), `recovery` (a whole store
-//! judged), `index`, `space`, `window`, `medium` (who may write), `commit` (the order on the medium),
+//! judged), `index`, `space`, `window`, `gather` (changes in memory), `medium` (who may write), `commit` (the order on the medium),
 //! `engine` (what is shared, checkpoints), `turns` (deadlines), `store`, `check`, `metrics`, `sync`
 //! (threads and locks).
 
@@ -35,6 +35,7 @@ mod commit;
 mod engine;
 mod error;
 mod extent;
+mod gather;
 mod geometry;
 mod index;
 mod journal;

@@ -169,10 +169,14 @@ impl Medium {
 pub(crate) struct Permit<'a>(&'a Medium);
 
 impl Permit<'_> {
-    /// Writes the extent of a value; a failure is this put's alone.
-    pub fn write_data(&self, bytes: &[u8], offset: u64) -> Result<()> {
+    /// Writes extents of values, all at once; a failure is that of their puts alone.
+    pub fn write_data(&self, data: &[(&[u8], u64)]) -> Result<()> {
         self.0.check()?;
-        self.0.device.write_at(bytes, offset).map_err(data_failure(offset))
+        if let [(bytes, offset)] = data {
+            return self.0.device.write_at(bytes, *offset).map_err(data_failure(*offset));
+        }
+        let mut outcomes = self.0.device.write_each(data).into_iter().zip(data);
+        outcomes.try_for_each(|(outcome, (_, offset))| outcome.map_err(data_failure(*offset)))
     }
 
     /// Writes metadata. A failure ends the permission: nobody knows what the medium holds there.

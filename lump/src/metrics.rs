@@ -98,6 +98,8 @@ counters! {
     deleted,
     /// Group commits.
     commits,
+    /// Batches of buffered changes that were written.
+    gathered_batches,
     /// Journal blocks written.
     journal_blocks,
     /// Flushes of the device.
@@ -111,7 +113,7 @@ counters! {
 }
 
 /// Names, descriptions and values of what comes and goes; the values are zero without a usage.
-fn gauges(usage: Option<&Usage>) -> [(&'static str, &'static str, u64); 10] {
+fn gauges(usage: Option<&Usage>) -> [(&'static str, &'static str, u64); 11] {
     let of = |value: fn(&Usage) -> u64| usage.map_or(0, value);
     [
         ("lump_objects", "Objects.", of(|usage| usage.objects)),
@@ -139,6 +141,7 @@ fn gauges(usage: Option<&Usage>) -> [(&'static str, &'static str, u64); 10] {
             of(|usage| usage.journal_blocks_max),
         ),
         ("lump_index_bytes", "Memory of the index.", of(|usage| usage.index_bytes)),
+        ("lump_gathered_bytes", "Bytes that wait in memory.", of(|usage| usage.gathered_bytes)),
         ("lump_waiting", "Calls that wait for a commit or the device.", of(|usage| usage.waiting)),
     ]
 }

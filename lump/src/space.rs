@@ -45,6 +45,17 @@ impl Space {
         Some(start)
     }
 
+    /// Takes one free extent of `most` units, or else the longest if it has at least `least`; returns first
+    /// unit and number of units.
+    pub fn allocate_some(&mut self, least: u64, most: u64) -> Option<(u64, u64)> {
+        if let Some(start) = self.allocate(most) {
+            return Some((start, most));
+        }
+        let (units, start) = *self.by_length.last().filter(|(units, _)| *units >= least)?;
+        self.take(start, units);
+        Some((start, units))
+    }
+
     /// Takes free extents of at least `units_min`, the shortest first and of each no more than
     /// `each_max`, until there are `count_max` of them or they have `units_max` in all; returns first
     /// unit and number of units of each.

@@ -7,16 +7,17 @@
 
 use std::ops::{Bound, Range, RangeBounds, RangeInclusive};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use block::{AlignedBuffer, BlockDevice};
 use zerocopy::FromZeros;
 
 use crate::checkpoint;
-use crate::commit::{Act, Data, Queue, pending_max};
+use crate::commit::{Act, Data, Memory, Piece, Queue, pending_max};
 use crate::engine::{Background, Engine};
 use crate::error::{Error, Result};
 use crate::extent::{Extent, Stamp, Value, seal, unit_count};
+use crate::gather::{Found, Gather};
 use crate::geometry::{CreateOptions, Geometry, OBJECTS_SPARE};
 use crate::index::Entry;
 use crate::journal::Record;
@@ -37,6 +38,11 @@ const SPARE_VALUES_MAX: usize = 16;
 /// Transfers with the device at a time, unless said otherwise.
 const IN_FLIGHT_MAX: usize = 64;
 
+/// Bytes of buffered values in memory, unless said otherwise.
+const BUFFER_BYTES_MAX: u64 = 16 << 20;
+/// How long they stay there, unless said otherwise.
+const BUFFER_AGE_MAX: Duration = Duration::from_secs(1);
+
 /// When a put or delete returns. `lump/docs/lump-durability.md` says what each promises.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
@@ -45,6 +51,9 @@ pub enum Durability {
     Durable,
     /// Once the device has the change: it survives the end of the process, and power loss after
     /// the next [`Store::sync`] or durable change.
+    Written,
+    /// At once: the change is in memory, and written with others later. It survives the end of the process
+    /// and power loss after the next [`Store::sync`].
     Buffered,
 }
 
@@ -60,6 +69,11 @@ pub struct OpenOptions {
     /// later, as long as there is space for such puts. Unless given: as the device says, and if
     /// other changes do not come between them too often.
     pub own_flushes: Option<bool>,
+    /// Most bytes of [`Durability::Buffered`] values in memory; 16 MiB unless given. Values of more
+    /// than a quarter of it are written at once, and with 0 all are.
+    pub buffer_bytes_max: Option<u64>,
+    /// Longest time until a [`Durability::Buffered`] change is written; 1 s unless given.
+    pub buffer_age_max: Option<Duration>,
     /// For the canaries of the tests only.
     #[doc(hidden)]
     pub sabotage: Sabotage,
@@ -119,6 +133,12 @@ pub enum Sabotage {
     CarryOn,
     /// Tell those who share a flush that it succeeded although it failed.
     BelieveFlush,
+    /// Answer that a gathered put is durable.
+    GatherDurable,
+    /// Read past what has been gathered.
+    MissGathered,
+    /// Make a change of a key while an older one is still gathered.
+    LeaveGathered,
     /// Apply the puts that were found anew, although the journal names them before other changes.
     FindAgain,
 }
@@ -159,6 +179,8 @@ pub struct Usage {
     pub journal_blocks_max: u64,
     /// Memory of the index in bytes.
     pub index_bytes: u64,
+    /// Bytes of buffered changes in memory, with their checksums.
+    pub gathered_bytes: u64,
     /// Calls that wait: changes for the next commit, gets and puts for the device.
     pub waiting: u64,
 }
@@ -168,7 +190,7 @@ pub struct Usage {
 /// Dropping it makes everything durable, as [`Store::close`] does, but tells no errors.
 pub struct Store {
     pub(crate) engine: Arc<Engine>,
-    background: Option<JoinHandle<()>>,
+    threads: Vec<JoinHandle<()>>,
     epoch: u64,
     /// Memory for values that come unaligned.
     spare: Mutex<Vec<Value>>,
@@ -249,22 +271,29 @@ impl Store {
             reading: Turns::new(in_flight_max),
             writing: Turns::new(in_flight_max),
             trimming: Mutex::new(()),
+            gather: Gather::new(
+                options.buffer_bytes_max.unwrap_or(BUFFER_BYTES_MAX),
+                options.buffer_age_max.unwrap_or(BUFFER_AGE_MAX),
+                &geometry,
+            ),
             medium: Medium::new(device, counters.clone(), options.sabotage),
             counters,
             geometry,
             sabotage: options.sabotage,
         });
-        let mut background = None;
+        let mut threads = Vec::new();
         if options.read_only {
             engine.medium.refuse("it was opened for reading".into());
         } else {
             engine.begin_epoch(&found, epoch)?;
-            let engine = engine.clone();
-            let thread = thread::Builder::new().name("lump".into());
-            let spawned = thread.spawn(move || engine.work());
-            background = Some(spawned.map_err(Error::device("start a thread"))?);
+            let works: [fn(&Engine); 2] = [Engine::work, Engine::write_gathered];
+            for (name, work) in ["lump", "lump-writer"].into_iter().zip(works) {
+                let engine = engine.clone();
+                let spawned = thread::Builder::new().name(name.into()).spawn(move || work(&engine));
+                threads.push(spawned.map_err(Error::device("start a thread"))?);
+            }
         }
-        Ok(Self { engine, background, epoch, spare: Mutex::default(), left_out })
+        Ok(Self { engine, threads, epoch, spare: Mutex::default(), left_out })
     }
 
     /// Stores `bytes` under `key`, in the place of any value before, and answers as `durability`
@@ -277,6 +306,9 @@ impl Store {
     /// device only the next opening tells which of the two values there is.
     pub fn put(&self, key: u128, bytes: &[u8], durability: Durability) -> Result<()> {
         check_length(bytes.len())?;
+        if self.is_gathered(bytes.len(), durability) && self.put_gathered(key, bytes)? {
+            return Ok(());
+        }
         let spare = lock(&self.spare).pop();
         let mut value = spare.unwrap_or_else(|| Value::zeroed(0));
         value.resize(bytes.len());
@@ -304,7 +336,15 @@ impl Store {
         deadline: Option<Instant>,
     ) -> Result<()> {
         check_length(value.len())?;
+        if self.is_gathered(value.len(), durability) && self.put_gathered(key, value)? {
+            return Ok(());
+        }
         self.engine.medium.permit()?;
+        match durability {
+            // One that is too large to be gathered keeps its place behind those that were.
+            Durability::Buffered => self.engine.drain()?,
+            _ => self.engine.settle(key)?,
+        }
         let start = Instant::now();
         let reserved = self.engine.objects.fetch_add(1, Ordering::Relaxed);
         let outcome = self.put_reserved(key, value, durability, deadline, reserved);
@@ -316,6 +356,35 @@ impl Store {
         outcome
     }
 
+    /// Gathers a put; returns whether there was room for it.
+    fn put_gathered(&self, key: u128, bytes: &[u8]) -> Result<bool> {
+        let start = Instant::now();
+        let reserved = self.engine.objects.fetch_add(1, Ordering::Relaxed);
+        let outcome = self
+            .check_objects(key, reserved)
+            .and_then(|()| self.engine.gather_put(key, bytes, self.epoch));
+        if let Ok(true) = outcome {
+            self.engine.counters.put_seconds.record(start.elapsed());
+        } else {
+            self.engine.objects.fetch_sub(1, Ordering::Relaxed);
+        }
+        outcome
+    }
+
+    /// Whether there may be another object; `reserved` are all others, and those under way.
+    fn check_objects(&self, key: u128, reserved: u64) -> Result<()> {
+        let limit = self.engine.geometry.objects_max;
+        let is_new = || match self.engine.gather.find(key, None) {
+            Found::Nothing => self.engine.index.shard(key).get(key).is_none(),
+            Found::Deleted => true,
+            Found::Value(_) => false,
+        };
+        if reserved >= limit && (reserved >= limit + OBJECTS_SPARE || is_new()) {
+            return Err(Error::TooManyObjects { limit });
+        }
+        Ok(())
+    }
+
     fn put_reserved(
         &self,
         key: u128,
@@ -324,13 +393,7 @@ impl Store {
         deadline: Option<Instant>,
         reserved: u64,
     ) -> Result<()> {
-        let limit = self.engine.geometry.objects_max;
-        if reserved >= limit
-            && (reserved >= limit + OBJECTS_SPARE
-                || self.engine.index.shard(key).get(key).is_none())
-        {
-            return Err(Error::TooManyObjects { limit });
-        }
+        self.check_objects(key, reserved)?;
         let length = value.len() as u64;
         let units = unit_count(&self.engine.geometry, length);
         let is_fit = durability == Durability::Durable && self.engine.fits_window(units);
@@ -345,9 +408,9 @@ impl Store {
         let (sealed, entry) =
             seal(&self.engine.geometry, key, start, stamp, place.is_some(), value);
         let data = Data {
-            memory: value.lend(),
-            length: sealed,
-            offset: self.engine.geometry.unit_offset(start),
+            memory: Memory::Lent(value.lend()),
+            first: Piece { at: 0, length: sealed, offset: self.engine.geometry.unit_offset(start) },
+            others: Vec::new(),
             deadline,
         };
         let (outcome, memory) = match place {
@@ -370,7 +433,8 @@ impl Store {
         if let Some(start) = lock(&self.engine.space).allocate(units) {
             return Ok(start);
         }
-        // What is away to be trimmed comes back, and so does the window.
+        // What is away to be trimmed comes back, and so do the window and the rest of a batch.
+        self.engine.drain()?;
         drop(lock(&self.engine.trimming));
         self.engine.window.seekers.fetch_add(1, Ordering::SeqCst);
         let fence = self.engine.submit(Act::Fence, Durability::Durable);
@@ -406,7 +470,32 @@ impl Store {
     /// As [`Store::get_into`]; while the device is the bottleneck, gets with an earlier deadline go
     /// first, and those without one last.
     pub fn get_by(&self, key: u128, value: &mut Value, deadline: Option<Instant>) -> Result<bool> {
-        self.read(key, deadline, |extent| extent.read(&self.engine.medium, value))
+        match self.find_gathered(key, value) {
+            Found::Nothing => {
+                self.read(key, deadline, |extent| extent.read(&self.engine.medium, value))
+            }
+            Found::Deleted => Ok(false),
+            Found::Value(length) => {
+                count(&self.engine.counters.gets, 1);
+                count(&self.engine.counters.get_bytes, length as u64);
+                Ok(true)
+            }
+        }
+    }
+
+    /// What has been gathered of a key, for a reader.
+    fn find_gathered(&self, key: u128, value: &mut Value) -> Found {
+        match self.engine.sabotage {
+            Sabotage::MissGathered => Found::Nothing,
+            _ => self.engine.gather.find(key, Some(value)),
+        }
+    }
+
+    /// Whether a change with a value of so many bytes is gathered.
+    fn is_gathered(&self, length: usize, durability: Durability) -> bool {
+        let is_asked =
+            durability == Durability::Buffered || self.engine.sabotage == Sabotage::GatherDurable;
+        is_asked && self.engine.gathers(length)
     }
 
     /// As [`Store::get_into`], and verifies the trailer too.
@@ -450,6 +539,22 @@ impl Store {
     ///
     /// [`Error::BadRange`] when the value does not have these bytes; those of [`Store::get`].
     pub fn get_range(&self, key: u128, range: Range<u64>) -> Result<Option<Vec<u8>>> {
+        let mut value = Value::zeroed(0);
+        match self.find_gathered(key, &mut value) {
+            Found::Nothing => {}
+            Found::Deleted => return Ok(None),
+            Found::Value(length) => {
+                let length = length as u64;
+                let is_inside = range.start <= range.end && range.end <= length;
+                return match is_inside {
+                    true => Ok(Some(value[range.start as usize..range.end as usize].to_vec())),
+                    false => {
+                        let Range { start, end } = range;
+                        Err(Error::BadRange { start, end, length_bytes: length })
+                    }
+                };
+            }
+        }
         let Some((entry, _pin)) = self.find(key) else { return Ok(None) };
         let extent = Extent { geometry: &self.engine.geometry, entry };
         let turn = self.engine.reading.take(None);
@@ -463,6 +568,11 @@ impl Store {
 
     /// What is known of a key without the device; `None` when it has no value.
     pub fn head(&self, key: u128) -> Option<Object> {
+        match self.engine.gather.find(key, None) {
+            Found::Nothing => {}
+            Found::Deleted => return None,
+            Found::Value(length) => return Some(Object { key, length_bytes: length as u64 }),
+        }
         self.engine.index.shard(key).get(key).map(Object::from)
     }
 
@@ -479,6 +589,10 @@ impl Store {
     ///
     /// [`Error::ReadOnly`]. A full store is no obstacle.
     pub fn delete(&self, key: u128, durability: Durability) -> Result<bool> {
+        if self.is_gathered(0, durability) {
+            return self.engine.gather_delete(key);
+        }
+        self.engine.settle(key)?;
         let count = self.engine.submit(Act::Change(Record::Delete(key)), durability)?;
         Ok(count > 0)
     }
@@ -495,6 +609,7 @@ impl Store {
         durability: Durability,
     ) -> Result<u64> {
         let Some(keys) = closed(keys)? else { return Ok(0) };
+        self.engine.drain()?;
         let (first, last) = keys.into_inner();
         self.engine.submit(Act::Change(Record::DeleteRange { first, last }), durability)
     }
@@ -506,7 +621,10 @@ impl Store {
     ///
     /// [`Error::Invalid`] when the range ends before it starts.
     pub fn list(&self, keys: impl RangeBounds<u128>) -> Result<impl Iterator<Item = Object>> {
-        Ok(self.entries(closed(keys)?).map(Object::from))
+        let keys = closed(keys)?;
+        // A store that refuses writes still lists what it has written.
+        let _ = self.engine.drain();
+        Ok(self.entries(keys).map(Object::from))
     }
 
     pub(crate) fn entries(
@@ -537,6 +655,8 @@ impl Store {
             .iter()
             .map(|entry| unit_count(&self.engine.geometry, u64::from(entry.length)))
             .sum::<u64>();
+        // Before the lock of the space, which a batch that begins takes too.
+        let gathered_bytes = self.engine.gather.waiting();
         let space = lock(&self.engine.space);
         let unit_bytes = self.engine.geometry.unit_bytes;
         Usage {
@@ -549,6 +669,7 @@ impl Store {
             journal_blocks: next.saturating_sub(self.engine.journal_start.load(Ordering::Relaxed)),
             journal_blocks_max: self.engine.geometry.journal_blocks,
             index_bytes: self.engine.index.memory_bytes(),
+            gathered_bytes,
             waiting: waiting as u64,
         }
     }
@@ -570,6 +691,7 @@ impl Store {
     /// [`Error::ReadOnly`] and [`Error::Device`].
     pub fn trim(&self, bytes_min: u64) -> Result<u64> {
         self.engine.medium.permit()?;
+        self.engine.drain()?;
         // What was given up is free only behind a fence.
         self.engine.submit(Act::Fence, Durability::Durable)?;
         let unit_bytes = self.engine.geometry.unit_bytes;
@@ -582,6 +704,7 @@ impl Store {
     ///
     /// [`Error::ReadOnly`] when the device failed, now or before.
     pub fn sync(&self) -> Result<()> {
+        self.engine.drain()?;
         self.engine.submit(Act::Sync, Durability::Durable).map(drop)
     }
 
@@ -590,12 +713,14 @@ impl Store {
     pub fn checkpoint(&self) -> Result<()> {
         // At once, also while another one is under way.
         self.engine.medium.permit()?;
+        self.engine.drain()?;
         self.engine.checkpoint(lock(&self.engine.root))
     }
 
     /// Makes everything durable and leaves the store so that its next opening has nothing to
     /// verify.
     pub fn close(self) -> Result<()> {
+        self.engine.drain()?;
         self.engine.submit(Act::Fence, Durability::Durable).map(drop)
     }
 
@@ -632,11 +757,13 @@ impl Drop for Store {
     fn drop(&mut self) {
         if self.engine.medium.refusal().is_none() {
             // Who wants to know whether this works calls `close`.
+            let _ = self.engine.drain();
             let _ = self.engine.submit(Act::Fence, Durability::Durable);
         }
         self.engine.background.end();
-        if let Some(background) = self.background.take() {
-            let _ = background.join();
+        self.engine.gather.end();
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
         }
     }
 }

@@ -16,6 +16,22 @@ pub(crate) use shuttle::{
     thread,
 };
 
+/// Waits for a change, and no longer than `most`; under a scheduler with a seed there is no time, and none
+/// passes.
+#[cfg_attr(feature = "shuttle", allow(unused_variables))]
+pub(crate) fn wait_at_most<'a, T>(
+    condition: &Condvar,
+    guard: MutexGuard<'a, T>,
+    most: Option<std::time::Duration>,
+) -> MutexGuard<'a, T> {
+    const UNBROKEN: &str = "no thread panics while it holds a lock of the store";
+    #[cfg(not(feature = "shuttle"))]
+    if let Some(most) = most {
+        return condition.wait_timeout(guard, most).expect(UNBROKEN).0;
+    }
+    condition.wait(guard).expect(UNBROKEN)
+}
+
 /// Locks a mutex.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().expect("no thread panics while it holds a lock of the store")

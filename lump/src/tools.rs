@@ -168,7 +168,7 @@ pub fn delete(device: &Path, keys: &[(u128, u128)]) -> Outcome {
     let store = store(device, false)?;
     let mut count = 0;
     for &(first, last) in keys {
-        count += store.delete_range(first..=last, Durability::Buffered).map_err(about(device))?;
+        count += store.delete_range(first..=last, Durability::Written).map_err(about(device))?;
     }
     store.close().map_err(about(device))?;
     say!("{count} deleted");

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use block::{BlockDevice, MemoryDevice};
 use common::{MEBIBYTE, contents, created, open, open_so, pattern, small};
-use lump::Durability::{Buffered, Durable};
+use lump::Durability::{Durable, Written};
 use lump::{Error, OpenOptions, Sabotage, Store, Value};
 
 /// A device on which reads of one place, or flushes, wait until they are let through.
@@ -178,7 +178,7 @@ fn find_what_they_put(own_flushes: bool) {
                 for step in 0..150_u64 {
                     let key = client * 1000 + u128::from(step % 7);
                     let bytes = pattern(step, (step as usize * 397) % 30_000);
-                    let durability = if step % 3 == 0 && !own_flushes { Buffered } else { Durable };
+                    let durability = if step % 3 == 0 && !own_flushes { Written } else { Durable };
                     store.put(key, &bytes, durability).unwrap();
                     assert_eq!(store.get(key).unwrap().unwrap()[..], bytes);
                     // The same keys for all: any client's value is right, whole.

@@ -126,7 +126,7 @@ fn play(store: &Store, device: &Scripted, number: usize, seed: u64, buffered: f6
         let mut content = client.states.last().unwrap().clone();
         let key = first_key + random.random_range(0..6_u128);
         let mut durability = match random.random_bool(buffered) {
-            true => Durability::Buffered,
+            true => Durability::Written,
             false => Durability::Durable,
         };
         device.recorder.acknowledge(&label(number, operation, false).to_string());
@@ -152,9 +152,9 @@ fn play(store: &Store, device: &Scripted, number: usize, seed: u64, buffered: f6
                         let mut failed = content.clone();
                         failed.insert(key, value);
                         client.failures.insert(operation, failed);
-                        durability = Durability::Buffered;
+                        durability = Durability::Written;
                     }
-                    Err(Error::NoSpace { .. }) => durability = Durability::Buffered,
+                    Err(Error::NoSpace { .. }) => durability = Durability::Written,
                     Err(error) => panic!("{error}"),
                 }
             }
@@ -180,12 +180,12 @@ fn play(store: &Store, device: &Scripted, number: usize, seed: u64, buffered: f6
             92..95 => {
                 // Also while a window is open.
                 store.checkpoint().unwrap();
-                durability = Durability::Buffered;
+                durability = Durability::Written;
             }
             _ => {
                 let found = store.get(key).unwrap();
                 assert_eq!(found.as_deref(), content.get(&key).map(Vec::as_slice));
-                durability = Durability::Buffered;
+                durability = Durability::Written;
             }
         }
         device.recorder.acknowledge(&label(number, operation, true).to_string());

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use block::MemoryDevice;
-use lump::Durability::{Buffered, Durable};
+use lump::Durability::{Durable, Written};
 use lump::{CreateOptions, OpenOptions, Store};
 
 fn created() -> Arc<MemoryDevice> {
@@ -134,7 +134,7 @@ fn the_recorder_of_the_facade_hears_what_the_text_says() {
     let store = metrics::with_local_recorder(&told, || open(device));
     (0..5).for_each(|key| store.put(key, &[1; 1000], Durable).unwrap());
     store.get(1).unwrap();
-    store.delete(2, Buffered).unwrap();
+    store.delete(2, Written).unwrap();
     store.checkpoint().unwrap();
     let metrics = store.metrics();
     let told = told.0.lock().unwrap();
@@ -146,7 +146,7 @@ fn the_recorder_of_the_facade_hears_what_the_text_says() {
         assert_eq!(told.get(name).copied().unwrap_or(0.0), value, "{name}");
         count += 1;
     }
-    assert_eq!(count, 21);
+    assert_eq!(count, 23);
     assert_eq!((told["lump_put_seconds"], told["lump_get_seconds"]), (5.0, 1.0));
     assert_eq!(told["lump_flush_seconds"], metrics.flushes as f64);
     assert_eq!(told["lump_checkpoint_seconds"], 1.0);

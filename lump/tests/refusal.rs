@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use block::{BlockDevice, MemoryDevice};
 use common::{MEBIBYTE, contents, created, open, open_so, pattern, small};
-use lump::Durability::{Buffered, Durable};
+use lump::Durability::{Durable, Written};
 use lump::{CreateOptions, Error};
 
 /// Flushes stop at the device until a test says how each ends.
@@ -114,7 +114,7 @@ fn a_checkpoint_that_waited_for_a_failing_one_writes_nothing() {
     let device = created(Stepped::new(), &options());
     let store = open_so(device.clone(), false);
     // The first checkpoint is whole, so the next two add to it.
-    (0..300).for_each(|key| store.put(key, &pattern(1, 40), Buffered).unwrap());
+    (0..300).for_each(|key| store.put(key, &pattern(1, 40), Written).unwrap());
     store.checkpoint().unwrap();
     // Too few for a checkpoint in the background.
     (0..10).for_each(|key| store.put(key, &pattern(2, 50), Durable).unwrap());
@@ -124,7 +124,7 @@ fn a_checkpoint_that_waited_for_a_failing_one_writes_nothing() {
         let failing = scope.spawn(|| store.checkpoint());
         device.wait_for_flush(0);
         // Changes for the second checkpoint, which are not durable.
-        (20..30).for_each(|key| store.put(key, &pattern(3, 60), Buffered).unwrap());
+        (20..30).for_each(|key| store.put(key, &pattern(3, 60), Written).unwrap());
         let waiting = scope.spawn(|| store.checkpoint());
         pause();
         device.end_flush(0, true);
@@ -136,7 +136,7 @@ fn a_checkpoint_that_waited_for_a_failing_one_writes_nothing() {
         assert!(matches!(waiting.join().unwrap(), Err(Error::ReadOnly(_))));
         assert_eq!(device.writes.load(Ordering::SeqCst), writes, "the waiter wrote");
     });
-    assert!(matches!(store.put(1, b"more", Buffered), Err(Error::ReadOnly(_))));
+    assert!(matches!(store.put(1, b"more", Written), Err(Error::ReadOnly(_))));
     // The root arrived.
     let image = device.inner.image();
     drop(store);

@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex};
 
 use block::{BlockDevice, MemoryDevice};
 use common::{MEBIBYTE, contents, created, open, open_so, pattern, small};
-use lump::Durability::{Buffered, Durable};
+use lump::Durability::{Durable, Written};
 use lump::layout::{BLOCK_BYTES, CHECKPOINT_MAGIC, JOURNAL_MAGIC};
 use lump::{CheckReport, Error, Store, check};
 
@@ -128,7 +128,7 @@ fn a_value_that_nothing_proves_is_left_out_and_counted() {
 fn a_journal_block_that_nothing_proves_is_told() {
     let mut image = left_by(false, |store| {
         (1..4).for_each(|key| store.put(key, &value(key), Durable).unwrap());
-        (4..6).for_each(|key| store.put(key, &value(key), Buffered).unwrap());
+        (4..6).for_each(|key| store.put(key, &value(key), Written).unwrap());
     });
     let block = BLOCK_BYTES as usize;
     let blocks: Vec<usize> =

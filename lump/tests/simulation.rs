@@ -251,7 +251,7 @@ fn live(
             return Ok(());
         }
         let key = random.random_range(0..KEYS);
-        let durability = if random.random() { Durability::Durable } else { Durability::Buffered };
+        let durability = if random.random() { Durability::Durable } else { Durability::Written };
         let mut content = model.states.last().expect("there is one").clone();
         let (mut keys, mut is_vain) = (vec![key], false);
         let outcome = match random.random_range(0..10) {

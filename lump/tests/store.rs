@@ -14,7 +14,7 @@ use lump::{CreateOptions, Durability, Error, OpenOptions, Sabotage, Store, Value
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use Durability::{Buffered, Durable};
+use Durability::{Durable, Written};
 
 #[test]
 fn a_store_does_what_a_map_does_and_is_the_same_after_every_opening() {
@@ -24,7 +24,7 @@ fn a_store_does_what_a_map_does_and_is_the_same_after_every_opening() {
         let (mut store, mut model) = (open_so(device.clone(), own), BTreeMap::new());
         for step in 0..1500 {
             let key = random.random_range(0..40_u128) << (random.random_range(0..3) * 60);
-            let durability = if random.random() { Durable } else { Buffered };
+            let durability = if random.random() { Durable } else { Written };
             match random.random_range(0..100) {
                 0..50 => {
                     let length = random.random_range(0..20_000);
@@ -111,7 +111,7 @@ fn an_operation_costs_what_the_format_says() {
     };
     let bytes = pattern(1, 1 << 20);
     assert_eq!(cost(&|| store.put(1, &bytes, Durable).unwrap()), (0, 2, 1));
-    assert_eq!(cost(&|| store.put(2, &bytes, Buffered).unwrap()), (0, 2, 0));
+    assert_eq!(cost(&|| store.put(2, &bytes, Written).unwrap()), (0, 2, 0));
     assert_eq!(cost(&|| store.sync().unwrap()), (0, 0, 1));
     assert_eq!(cost(&|| store.sync().unwrap()), (0, 0, 0));
     assert_eq!(cost(&|| drop(store.get(1).unwrap().unwrap())), (1, 0, 0));
@@ -272,17 +272,17 @@ fn a_checkpoint_of_few_changes_is_small_and_counts_as_much() {
     let device = created(CountingDevice::new(MemoryDevice::new(16 * MEBIBYTE, 512)), &options);
     let mut store = open(device.clone());
     for key in 0..20_000 {
-        store.put(key, &[], Buffered).unwrap();
+        store.put(key, &[], Written).unwrap();
     }
     store.checkpoint().unwrap();
     let (mut model, mut written) = (contents(&store), Vec::new());
     // The 159 blocks of a checkpoint take 19 of additions.
     for round in 0..60_u64 {
         for key in [round, 20_000 + round] {
-            store.delete(u128::from(key) * 3 % 20_000, Buffered).unwrap();
+            store.delete(u128::from(key) * 3 % 20_000, Written).unwrap();
             model.remove(&(u128::from(key) * 3 % 20_000));
         }
-        store.put(7, &pattern(round, 300), Buffered).unwrap();
+        store.put(7, &pattern(round, 300), Written).unwrap();
         model.insert(7, pattern(round, 300));
         store.delete_range(5000..5000 + u128::from(round), Durable).unwrap();
         model.retain(|key, _| !(5000..5000 + u128::from(round)).contains(key));
@@ -353,11 +353,11 @@ fn a_full_store_keeps_its_values_deletes_and_takes_as_much_again() {
 fn the_limit_of_objects_holds_and_values_can_still_be_replaced() {
     let device = created(MemoryDevice::new(4 * MEBIBYTE, 512), &small());
     let store = open(device.clone());
-    (0..200).for_each(|key| store.put(key, b"value", Buffered).unwrap());
+    (0..200).for_each(|key| store.put(key, b"value", Written).unwrap());
     let error = store.put(200, b"value", Durable).unwrap_err();
     assert!(matches!(error, Error::TooManyObjects { limit: 200 }), "{error}");
     for round in 0..2000_u64 {
-        store.put(u128::from(round % 200), &round.to_le_bytes(), Buffered).unwrap();
+        store.put(u128::from(round % 200), &round.to_le_bytes(), Written).unwrap();
     }
     assert!(store.delete(7, Durable).unwrap());
     store.put(200, b"value", Durable).unwrap();
@@ -374,7 +374,7 @@ fn scripted(store: &Store) -> BTreeMap<u128, Vec<Option<Vec<u8>>>> {
     for step in 0..24_u64 {
         let key = u128::from(step % 5);
         let wish = (step % 7 != 3).then(|| pattern(step, 3000));
-        let durability = if step % 4 == 1 { Buffered } else { Durable };
+        let durability = if step % 4 == 1 { Written } else { Durable };
         let outcome = match &wish {
             Some(bytes) => store.put(key, bytes, durability),
             None => store.delete(key, durability).map(drop),
@@ -434,7 +434,7 @@ fn fail_each_write_and_flush(own_flushes: bool) {
         if refused {
             let (_, writes, flushes) = device.request_counts();
             assert!(matches!(store.put(9, b"new", Durable), Err(Error::ReadOnly(_))), "{fault:?}");
-            assert!(matches!(store.delete(9, Buffered), Err(Error::ReadOnly(_))), "{fault:?}");
+            assert!(matches!(store.delete(9, Written), Err(Error::ReadOnly(_))), "{fault:?}");
             assert!(store.sync().is_err() && store.delete_range(.., Durable).is_err());
             let asked = device.request_counts();
             assert_eq!((asked.1, asked.2), (writes, flushes), "{fault:?}: nothing was tried");
@@ -478,10 +478,10 @@ fn sample() -> (Vec<u8>, BTreeMap<u128, Vec<u8>>) {
     }
     // What follows is too little for another one, which would come when it likes.
     store.checkpoint().unwrap();
-    store.put(u128::MAX, &pattern(77, 300_000), Buffered).unwrap();
-    store.put(20, b"", Buffered).unwrap();
-    store.delete(3, Buffered).unwrap();
-    store.delete_range(5..=6, Buffered).unwrap();
+    store.put(u128::MAX, &pattern(77, 300_000), Written).unwrap();
+    store.put(20, b"", Written).unwrap();
+    store.delete(3, Written).unwrap();
+    store.delete_range(5..=6, Written).unwrap();
     (21..23).for_each(|key| store.put(key, b"last", Durable).unwrap());
     let found = contents(&store);
     store.close().unwrap();
@@ -721,7 +721,7 @@ fn golden(name: &str, has_additions: bool, has_window: bool) {
     }
     store.checkpoint().unwrap();
     store.delete(0, Durable).unwrap();
-    store.delete_range(1 << 100..=2 << 100, Buffered).unwrap();
+    store.delete_range(1 << 100..=2 << 100, Written).unwrap();
     store.put(5 << 100, &[0xab; 700], Durable).unwrap();
     if has_additions {
         store.checkpoint().unwrap();

@@ -69,11 +69,12 @@ pub trait Contender: Send + Sync {
 }
 
 /// The kinds of contenders, as they are named in the output.
-pub const NAMES: [&str; 10] = [
+pub const NAMES: [&str; 11] = [
     "raw",
     "group",
     "own",
     "lump",
+    "lump-unsynced",
     "cannyls",
     "cannyls-unsynced",
     "redb",
@@ -84,7 +85,7 @@ pub const NAMES: [&str; 10] = [
 
 /// Whether a contender uses one file of a given length, which others may have used before.
 pub fn shares_file(name: &str) -> bool {
-    matches!(name, "raw" | "group" | "own" | "lump") || name.starts_with("fio")
+    matches!(name, "raw" | "group" | "own" | "lump" | "lump-unsynced") || name.starts_with("fio")
 }
 
 /// Makes the contender `name` in an empty directory, or over the file of others, with room for `bytes`.
@@ -102,7 +103,7 @@ pub fn create(name: &str, directory: &Path, bytes: u64, objects: u64) {
         device.flush().expect("flush a file");
     }
     match name {
-        "lump" => {
+        "lump" | "lump-unsynced" => {
             let device = device(&store);
             let options = CreateOptions { objects_max: Some(objects), ..Default::default() };
             Store::create(&device, &options).expect("make a store");
@@ -122,9 +123,9 @@ pub fn open(name: &str, directory: &Path) -> Box<dyn Contender> {
         "raw" => Box::new(Raw(device(&store))),
         "group" => Box::new(Group { raw: Raw(device(&store)), commit: Mutex::default() }),
         "own" => Box::new(Own { raw: Raw(device(&store)), puts: AtomicU64::new(0) }),
-        "lump" => {
+        "lump" | "lump-unsynced" => {
             let store = Store::open(Arc::new(device(&store)), &OpenOptions::default());
-            Box::new(Lump(store.expect("open a store")))
+            Box::new(Lump { store: store.expect("open a store"), syncs: name == "lump" })
         }
         "cannyls" | "cannyls-unsynced" => {
             let storage = Storage::open(FileNvm::open(&store).expect("open a storage"));
@@ -287,19 +288,27 @@ impl Contender for Own {
     }
 }
 
-struct Lump(Store);
+struct Lump {
+    store: Store,
+    syncs: bool,
+}
 
 impl Contender for Lump {
     fn put(&self, key: u64, memory: &mut Memory, is_durable: bool) {
-        let durability = if is_durable { Durability::Durable } else { Durability::Buffered };
+        let durability =
+            if is_durable && self.syncs { Durability::Durable } else { Durability::Buffered };
         memory.value.resize(memory.plain.len());
         memory.value[..8].copy_from_slice(&key.to_le_bytes());
-        self.0.put_value(u128::from(key), &mut memory.value, durability).expect("put");
+        self.store.put_value(u128::from(key), &mut memory.value, durability).expect("put");
     }
 
     fn get(&self, key: u64, memory: &mut Memory) {
-        assert!(self.0.get_into(u128::from(key), &mut memory.value).expect("get"));
+        assert!(self.store.get_into(u128::from(key), &mut memory.value).expect("get"));
         memory.check(key, &memory.value);
+    }
+
+    fn settle(&self) {
+        self.store.sync().expect("sync");
     }
 }
 

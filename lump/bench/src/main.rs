@@ -47,7 +47,7 @@ struct Arguments {
     /// A directory on the file system and device to measure; what is made in it is removed.
     #[arg(long)]
     directory: PathBuf,
-    /// Who is measured, of: raw, fio, fio-huge, fio-verify, fio-unsynced, group, own, lump, cannyls, cannyls-unsynced, redb,
+    /// Who is measured, of: raw, fio, fio-huge, fio-verify, fio-unsynced, group, own, lump, lump-unsynced, cannyls, cannyls-unsynced, redb,
     /// fjall, rocksdb (if built in), files.
     #[arg(long, value_delimiter = ',')]
     contenders: Vec<String>,

@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex};
 
 use block::MemoryDevice;
 use disk::{Disk, Failing, LOSSES, Loss, Plan};
-use history::{Act, Answer, Content, History, Kept, Key};
+use history::{Act, Answer, Content, History, Kept, Key, Level};
 use lump_model::{CreateOptions, Durability, Error, OpenOptions, Sabotage, Store};
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -80,6 +80,8 @@ struct Life {
     history: Mutex<History>,
     tally: Mutex<Tally>,
     wrong: Mutex<Option<String>>,
+    /// Share of the changes that are not durable which are buffered.
+    gathered: f64,
 }
 
 impl Life {
@@ -87,8 +89,8 @@ impl Life {
         self.wrong.lock().unwrap().get_or_insert(why);
     }
 
-    fn change(&self, act: Act, is_durable: bool, make: impl FnOnce() -> lump_model::Result<()>) {
-        let number = self.history.lock().unwrap().begin(act, is_durable);
+    fn change(&self, act: Act, level: Level, make: impl FnOnce() -> lump_model::Result<()>) {
+        let number = self.history.lock().unwrap().begin(act, level);
         let outcome = make();
         let mut tally = self.tally.lock().unwrap();
         let answer = match outcome {
@@ -134,9 +136,12 @@ impl Life {
         let random = &mut ChaCha8Rng::seed_from_u64(seed);
         for _ in 0..operations {
             let key = random.random_range(0..KEYS);
-            let (durability, is_durable) = match random.random_bool(buffered) {
-                true => (Durability::Buffered, false),
-                false => (Durability::Durable, true),
+            let (durability, level) = match random.random_bool(buffered) {
+                true if random.random_bool(self.gathered) => {
+                    (Durability::Buffered, Level::Buffered)
+                }
+                true => (Durability::Written, Level::Written),
+                false => (Durability::Durable, Level::Durable),
             };
             let what = match focus {
                 Focus::Window if random.random_bool(0.9) => 0,
@@ -148,20 +153,22 @@ impl Life {
                 0..55 => {
                     let value = bytes(random, focus);
                     let act = Act::Put(key, value.clone());
-                    self.change(act, is_durable, || store.put(key, &value, durability));
+                    self.change(act, level, || store.put(key, &value, durability));
                 }
-                55..65 => self.change(Act::Delete(key), is_durable, || {
-                    store.delete(key, durability).map(drop)
-                }),
+                55..65 => {
+                    self.change(Act::Delete(key), level, || store.delete(key, durability).map(drop))
+                }
                 65..70 => {
+                    // A range is never gathered.
+                    let range_level = if level == Level::Buffered { Level::Written } else { level };
                     let last = (key + random.random_range(0..3)).min(KEYS - 1);
-                    self.change(Act::DeleteRange(key, last), is_durable, || {
+                    self.change(Act::DeleteRange(key, last), range_level, || {
                         store.delete_range(key..=last, durability).map(drop)
                     });
                 }
-                70..75 => self.change(Act::Barrier, true, || store.sync()),
-                75..83 => self.change(Act::Barrier, false, || store.checkpoint()),
-                83..85 => self.change(Act::Barrier, true, || store.trim(512).map(drop)),
+                70..75 => self.change(Act::Barrier, Level::Durable, || store.sync()),
+                75..83 => self.change(Act::Barrier, Level::Written, || store.checkpoint()),
+                83..85 => self.change(Act::Barrier, Level::Durable, || store.trim(512).map(drop)),
                 _ => self.read(store, key),
             }
         }
@@ -328,7 +335,10 @@ fn live(seed: u64, setting: Setting) -> Result<Tally, String> {
             Focus::Checkpoints => false,
             _ => random.random(),
         };
-        match Store::open(disk.clone(), &options(setting, own_flushes)) {
+        // Some batches are full after a few values.
+        let buffer_bytes_max = Some([8 << 10, 64 << 10, 16 << 20][random.random_range(0..3)]);
+        let options = OpenOptions { buffer_bytes_max, ..options(setting, own_flushes) };
+        match Store::open(disk.clone(), &options) {
             Ok(store) => {
                 let (found, corrupt) = look(&store).map_err(at)?;
                 if !corrupt.is_empty() {
@@ -353,6 +363,9 @@ fn live(seed: u64, setting: Setting) -> Result<Tally, String> {
             }
             image = disk.after([Loss::Writes, Loss::Sectors][random.random_range(0..2)], random);
         } else {
+            if disk.is_stopped() {
+                kept = Kept::Written;
+            }
             image = disk.image();
         }
         if setting.rots {
@@ -394,6 +407,7 @@ fn lead(
         history: Mutex::new(history),
         tally: Mutex::new(*tally),
         wrong: Mutex::new(None),
+        gathered: [0.0, 0.5, 1.0][random.random_range(0..3)],
     });
     let store = Arc::new(store);
     let (clients, buffered) = match focus {
@@ -422,7 +436,7 @@ fn lead(
             disk.stop();
             drop(store);
         }
-        1 => life.change(Act::Barrier, true, || store.close()),
+        1 => life.change(Act::Barrier, Level::Durable, || store.close()),
         _ => drop(store),
     }
     *tally = *life.tally.lock().unwrap();
@@ -590,6 +604,9 @@ fn canaries_are_caught() {
         (Sabotage::ReuseUnfenced, Focus::Journal),
         (Sabotage::LastWins, Focus::Window),
         (Sabotage::FindStale, Focus::All),
+        (Sabotage::GatherDurable, Focus::Mixed),
+        (Sabotage::MissGathered, Focus::All),
+        (Sabotage::LeaveGathered, Focus::All),
     ] {
         match canary(sabotage, focus) {
             Ok(why) => println!("{sabotage:?}: {why}"),

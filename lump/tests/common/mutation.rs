@@ -33,7 +33,7 @@ pub fn base_image() -> Vec<u8> {
     (8..12).for_each(|key| store.put(key, &value(key), Durability::Durable).unwrap());
     store.checkpoint().unwrap();
     store.delete(3, Durability::Durable).unwrap();
-    store.put(200, &vec![201; 100_000], Durability::Buffered).unwrap();
+    store.put(200, &vec![201; 100_000], Durability::Written).unwrap();
     store.close().unwrap();
     device.image()
 }
@@ -86,7 +86,7 @@ pub fn exercise(image: &[u8], is_honest: bool) {
         let _ = store.get_range(object.key, 0..found.len() as u64 / 2);
     }
     for key in 0..20 {
-        let _ = store.put(key, &[7; 9000], Durability::Buffered);
+        let _ = store.put(key, &[7; 9000], Durability::Written);
     }
     let _ = store.delete_range(.., Durability::Durable);
     let _ = store.checkpoint();

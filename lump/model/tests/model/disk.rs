@@ -160,6 +160,10 @@ impl Disk {
         self.state().is_stopped = true;
     }
 
+    pub fn is_stopped(&self) -> bool {
+        self.state().is_stopped
+    }
+
     pub fn is_off(&self) -> bool {
         self.state().left.is_some()
     }

@@ -47,10 +47,20 @@ pub enum Answer {
     Failed,
 }
 
+/// What an answer promises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    Durable,
+    /// It survives the end of the process.
+    Written,
+    /// It survives nothing, until a barrier that is durable.
+    Buffered,
+}
+
 #[derive(Clone, Debug)]
 struct Change {
     act: Act,
-    is_durable: bool,
+    level: Level,
     begin: u64,
     end: u64,
     answer: Answer,
@@ -71,8 +81,10 @@ pub struct History {
 pub enum Kept {
     /// What was promised: the power failed, or a flush.
     Promised,
-    /// All that was answered: only the process ended.
+    /// All that was answered: only the process ended, in good order.
     Answered,
+    /// All that was written: the process was killed.
+    Written,
 }
 
 impl History {
@@ -87,9 +99,9 @@ impl History {
     }
 
     /// A change begins; returns its number.
-    pub fn begin(&mut self, act: Act, is_durable: bool) -> usize {
+    pub fn begin(&mut self, act: Act, level: Level) -> usize {
         let begin = self.now();
-        self.changes.push(Change { act, is_durable, begin, end: u64::MAX, answer: Answer::Open });
+        self.changes.push(Change { act, level, begin, end: u64::MAX, answer: Answer::Open });
         self.changes.len() - 1
     }
 
@@ -106,6 +118,18 @@ impl History {
         let (first, second) = (&self.changes[one], &self.changes[other]);
         first.answer == Answer::Done
             && (first.end < second.begin || self.order.contains(&(one, other)))
+    }
+
+    /// Whether a change is there wherever another one is. What was buffered comes with what was buffered later,
+    /// with a barrier, and with what changes the same keys in another way.
+    fn comes_with(&self, one: usize, other: usize) -> bool {
+        let (first, second) = (&self.changes[one], &self.changes[other]);
+        let touches_same = |key: Key| first.act.touches(key) && second.act.touches(key);
+        self.is_before(one, other)
+            && (first.level != Level::Buffered
+                || second.level == Level::Buffered
+                || matches!(second.act, Act::Barrier | Act::DeleteRange(..))
+                || (0..64).any(touches_same))
     }
 
     /// The changes of a key.
@@ -154,13 +178,14 @@ impl History {
     fn kept(&self, kept: Kept) -> BTreeSet<usize> {
         let all = 0..self.changes.len();
         let done: Vec<usize> = all.filter(|at| self.changes[*at].answer == Answer::Done).collect();
-        let is_durable = |at: &usize| self.changes[*at].is_durable;
-        let durable: Vec<usize> = done.iter().copied().filter(is_durable).collect();
-        let is_kept = |at: &usize| {
-            kept == Kept::Answered
-                || is_durable(at)
-                || durable.iter().any(|after| self.is_before(*at, *after))
+        let is_enough = |at: &usize| match self.changes[*at].level {
+            Level::Durable => true,
+            Level::Written => kept != Kept::Promised,
+            Level::Buffered => kept == Kept::Answered,
         };
+        let enough: Vec<usize> = done.iter().copied().filter(is_enough).collect();
+        let is_kept =
+            |at: &usize| is_enough(at) || enough.iter().any(|after| self.comes_with(*at, *after));
         done.into_iter().filter(is_kept).collect()
     }
 
@@ -213,7 +238,7 @@ impl History {
 
     fn before(&self, number: usize) -> impl Iterator<Item = usize> {
         let all = 0..self.changes.len();
-        all.filter(move |at| *at == number || self.is_before(*at, number))
+        all.filter(move |at| *at == number || self.comes_with(*at, number))
     }
 
     /// The changes that can be why a key has this value; `None` is what there was before all.
@@ -283,10 +308,10 @@ impl History {
                 act => format!("{act:?}"),
             };
             text += &format!(
-                "\n  {}..{}: {what}, durable {}, {:?}, kept {}",
+                "\n  {}..{}: {what}, {:?}, {:?}, kept {}",
                 one.begin,
                 if one.end == u64::MAX { 0 } else { one.end },
-                one.is_durable,
+                one.level,
                 one.answer,
                 must.contains(&at)
             );
