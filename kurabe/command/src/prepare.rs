@@ -20,6 +20,7 @@ use trust::Refused;
 use trust::text::line;
 use vocabulary::check::DURABILITY;
 use vocabulary::path::UserPath;
+use vocabulary::suggestion::unknown;
 
 use crate::durability;
 use crate::exit::{self, Failure};
@@ -78,7 +79,7 @@ fn check_gates(study: &Study) -> Result<(), Failure> {
         let problem = match check.as_str() {
             DURABILITY => "needs power cuts; ask for them by --durability".into(),
             _ if known.is_empty() => format!("nothing here checks '{check}'"),
-            _ => condition::unknown("check is called", &check, &known),
+            _ => unknown("check is called", &check, &known),
         };
         return Err(Failure::refused(format!("gate '{gate}': {problem}")));
     }

@@ -6,6 +6,7 @@ use lab::contender::Contender;
 use lab::spec::{CommandLine, Load, PowerCuts};
 use trial::crash::promises::{PROMISES, Promise, by_name};
 use trial::crash::{CrashReport, CrashVerdict};
+use vocabulary::suggestion::unknown;
 
 use crate::crash::{Laboratory, contenders, control_states, size, spec, workload};
 use crate::exit::{self, Failure, SIGNAL_BASE};
@@ -76,7 +77,7 @@ pub fn promises(args: &PromisesArgs) -> Result<u8, Failure> {
 fn known(name: &str) -> Result<&'static Promise, Failure> {
     by_name(name).ok_or_else(|| {
         let names: Vec<&str> = PROMISES.iter().map(|promise| promise.name).collect();
-        Failure::refused(format!("--only: there is no '{name}'; there are {}", names.join(", ")))
+        Failure::refused(format!("--only: {}", unknown("promise is called", name, &names)))
     })
 }
 

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use lab::condition;
-use lab::contender::{Contender, nearest};
+use lab::contender::Contender;
 use lab::quantity::parse_duration;
 use lab::study::{Catalogue, LeftOut, QuickText, Reduced, Study, StudyError, StudyText};
 use lab::study_file;
@@ -17,6 +17,7 @@ use loads::KINDS;
 use publications::Reported;
 use trial::filesystem;
 use vocabulary::load::Load;
+use vocabulary::suggestion;
 
 use crate::exit::{self, Failure};
 use crate::flags::{RunArgs, StudyArgs};
@@ -71,11 +72,7 @@ pub fn studies(name: Option<&str>) -> Result<u8, Failure> {
 }
 
 fn unknown(name: &str) -> Failure {
-    let names = names();
-    Failure::refused(match nearest(name, &names) {
-        Some(near) => format!("no bundled study is called '{name}'; did you mean '{near}'?"),
-        None => format!("no bundled study is called '{name}'; there are {}", names.join(", ")),
-    })
+    Failure::refused(suggestion::unknown("bundled study is called", name, &names()))
 }
 
 /// A study's name, what it answers, how long it takes, and what it lacks here.

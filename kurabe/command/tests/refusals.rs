@@ -23,7 +23,7 @@ fn refused(contenders: &[&str], flags: &[&str], says: &[&str]) {
 #[test]
 fn contenders() {
     refused(&["ext5"], &[], &["CONTENDER", "'ext5'", "did you mean 'ext4'"]);
-    refused(&["ext4", "hammer"], &[], &["CONTENDER", "'hammer'", "known are", "xfs"]);
+    refused(&["ext4", "hammer"], &[], &["CONTENDER", "'hammer'", "there are", "xfs"]);
     refused(&["ext4", "ext4"], &[], &["CONTENDER", "'ext4' is taken", "'b: ext4'"]);
     refused(&["ext4 -L 'x"], &[], &["CONTENDER", "ext4 -L 'x", "quote"]);
     refused(&["ext4 @"], &[], &["CONTENDER", "'@' is followed by no mount option"]);

@@ -18,8 +18,8 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use vocabulary::suggestion::unknown;
 
-use crate::contender::nearest;
 use crate::record::DURABILITY;
 
 /// A condition.
@@ -503,14 +503,6 @@ impl Condition {
             }
             _ => Ok(()),
         }
-    }
-}
-
-/// The message for a name that a study has not: `what` is such as "workload is called".
-pub fn unknown(what: &str, name: &str, known: &[&str]) -> String {
-    match nearest(name, known) {
-        Some(near) => format!("no {what} '{name}'; did you mean '{near}'?"),
-        None => format!("no {what} '{name}'; there are {}", known.join(", ")),
     }
 }
 

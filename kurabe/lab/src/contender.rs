@@ -9,6 +9,7 @@ use std::path::Path;
 use crate::name;
 use serde::{Deserialize, Serialize};
 use vocabulary::path::UserPath;
+use vocabulary::suggestion::unknown;
 
 pub(crate) mod outside;
 
@@ -198,7 +199,7 @@ impl Contender {
             _ => (head.as_str(), Place::ThisHost),
         };
         if !known.contains(&file_system) {
-            return Err(fail(unknown_file_system(file_system, known)));
+            return Err(fail(unknown("file system is called", file_system, known)));
         }
         // Each further '@' begins a list of mount options that is joined to the first.
         let lists: Vec<&[String]> =
@@ -299,28 +300,6 @@ fn split_mount_options(words: &[String]) -> Vec<String> {
     }
     options.retain(|option| !option.is_empty());
     options
-}
-
-fn unknown_file_system(name: &str, known: &[&str]) -> String {
-    match nearest(name, known) {
-        Some(near) => format!("no file system is called '{name}'; did you mean '{near}'?"),
-        None => format!("no file system is called '{name}'; known are {}", known.join(", ")),
-    }
-}
-
-/// The candidate that a person most likely meant by `word`, if any is near enough to suggest.
-pub fn nearest<'a>(word: &str, candidates: &[&'a str]) -> Option<&'a str> {
-    let word = word.to_lowercase();
-    candidates
-        .iter()
-        // Of several that are equally near the last one is meant: 'ext4' by 'ext5'.
-        .rev()
-        .map(|candidate| {
-            (strsim::damerau_levenshtein(&word, &candidate.to_lowercase()), *candidate)
-        })
-        .filter(|(distance, candidate)| *distance <= 1 + candidate.len().max(word.len()) / 4)
-        .min_by_key(|(distance, _)| *distance)
-        .map(|(_, candidate)| candidate)
 }
 
 #[cfg(test)]
@@ -431,7 +410,7 @@ mod tests {
     fn errors_name_the_word_and_the_next_step() {
         let message = |text: &str| Contender::parse(text, KNOWN).unwrap_err().to_string();
         assert!(message("ext5").contains("did you mean 'ext4'"), "{}", message("ext5"));
-        assert!(message("hammer").contains("known are ext2, ext4"), "{}", message("hammer"));
+        assert!(message("hammer").contains("there are ext2, ext4"), "{}", message("hammer"));
         assert!(message("a: ").contains("no file system is named"));
         assert!(message(": ext4").contains("label"));
         assert!(message("ext4 -L 'x").contains("quote"));

@@ -12,6 +12,7 @@ use crate::load::LoadReport;
 use crate::plan::Plan;
 use crate::record::{CheckVerdict, DeviceDelta, Record, counted_trials};
 use crate::statistics::{self, ComparisonOptions, Verdict};
+use crate::suggestion::unknown;
 use crate::words::{self, list, loss_interval, ratio_with_interval};
 
 /// The answer to a condition.
@@ -181,7 +182,7 @@ fn no_check(name: &str, known: &[CheckAnalysis]) -> String {
     let known: Vec<&str> = known.iter().map(|found| found.check.name.as_str()).collect();
     match known.is_empty() {
         true => format!("no check is called '{name}'; nothing was checked"),
-        false => condition::unknown("check is called", name, &known),
+        false => unknown("check is called", name, &known),
     }
 }
 

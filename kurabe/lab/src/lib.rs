@@ -28,3 +28,4 @@ pub mod words;
 
 pub(crate) use vocabulary::name;
 pub use vocabulary::quantity;
+pub use vocabulary::suggestion;

@@ -13,9 +13,10 @@ use serde_json::Value;
 use serde_with_macros::skip_serializing_none;
 use vocabulary::kind::Kinds;
 use vocabulary::path::UserPath;
+use vocabulary::suggestion::{did_you_mean, unknown};
 
 use crate::condition;
-use crate::contender::{Contender, Place, nearest};
+use crate::contender::{Contender, Place};
 use crate::device::{DEFAULT_DEVICE, DeviceName};
 use crate::name;
 use crate::quantity::parse_duration;
@@ -377,14 +378,12 @@ impl StudyText {
             });
             match (used_by_contenders, used_by_workloads) {
                 (false, false) => {
-                    let misspelt = self.misspelt(name).map_or(String::new(), |written| {
-                        format!(" (did you mean it by '{{{written}}}'?)")
-                    });
+                    let next = self
+                        .misspelt(name)
+                        .unwrap_or_else(|| "use it or leave the parameter out".into());
                     return Err(error(
                         field,
-                        format!(
-                            "{placeholder} occurs in no command and no contender{misspelt}; use it or leave the parameter out"
-                        ),
+                        format!("{placeholder} occurs in no command and no contender; {next}"),
                     ));
                 }
                 (true, true) => {
@@ -401,26 +400,21 @@ impl StudyText {
         Ok(())
     }
 
-    /// The word in braces, in a contender or a command, that comes nearest to a parameter's name.
+    /// Asks for the word in braces, in a contender or a command, that is close to a parameter's name.
     fn misspelt(&self, name: &str) -> Option<String> {
         let commands = self.workloads.iter().flat_map(WorkloadText::commands);
         let texts: Vec<String> =
             self.contenders.iter().cloned().chain(commands.map(CommandText::to_string)).collect();
         let written: Vec<&str> = texts.iter().flat_map(|text| placeholders(text)).collect();
-        nearest(name, &written).map(String::from)
+        did_you_mean(name, &written)
     }
 
     /// The words in braces that are no parameters, each with the nearest one.
     fn unknown_placeholders(&self, text: &str) -> Vec<String> {
         let known: Vec<&str> = self.parameters.keys().map(String::as_str).collect();
-        let unknown = placeholders(text).into_iter().filter(|name| !known.contains(name));
-        unknown
-            .map(|name| match nearest(name, &known) {
-                Some(near) => {
-                    format!("no parameter is called '{name}' (in '{text}'); did you mean '{near}'?")
-                }
-                None => format!("no parameter is called '{name}' (in '{text}')"),
-            })
+        let others = placeholders(text).into_iter().filter(|name| !known.contains(name));
+        others
+            .map(|name| format!("{} (in '{text}')", unknown("parameter is called", name, &known)))
             .collect()
     }
 
@@ -641,7 +635,7 @@ impl StudyText {
 
 /// The message for a label that no contender has.
 pub fn unknown_label(label: &str, labels: &[&str]) -> String {
-    condition::unknown("contender is labelled", label, labels)
+    unknown("contender is labelled", label, labels)
 }
 
 #[cfg(test)]

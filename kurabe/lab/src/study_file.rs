@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, Deserializer};
+use vocabulary::suggestion::unknown;
 
-use crate::contender::nearest;
 use crate::study::{Catalogue, Study, StudyError, StudyText};
 
 /// What is wrong with a study file, and where.
@@ -185,10 +185,7 @@ fn in_words(message: &str) -> String {
 
 /// The message for a key that is none of those there are.
 pub(crate) fn unknown_key(name: &str, known: &[&str]) -> String {
-    match nearest(name, known) {
-        Some(near) => format!("no key is called '{name}'; did you mean '{near}'?"),
-        None => format!("no key is called '{name}'; known are {}", known.join(", ")),
-    }
+    unknown("key is called", name, known)
 }
 
 /// Offset of the value at a path such as `workload[0].command`; of its nearest parent when the

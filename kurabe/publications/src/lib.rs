@@ -7,12 +7,13 @@
 //! never a row.
 
 use lab::analysis::Analysis;
-use lab::condition::{Outcome, unknown};
+use lab::condition::Outcome;
 use lab::device::DeviceName;
 use lab::judgement::Result as Measurements;
 use lab::plan::Plan;
 use lab::record::Record;
 use lab::study::{Study, StudyError};
+use lab::suggestion::unknown;
 use lab::words::{counted, list};
 use report::document::Block;
 use report::tables;

@@ -7,6 +7,7 @@
 use lab::load::Unit as LoadUnit;
 use lab::quantity::parse_duration;
 use lab::record::Phase;
+use lab::suggestion::unknown;
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
@@ -114,9 +115,9 @@ const UNITS: [Unit; 7] = [
 impl<'de> Deserialize<'de> for Unit {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Unit, D::Error> {
         let name = String::deserialize(from)?;
-        let names = UNITS.map(|unit| unit.name).join(", ");
-        let unknown = || D::Error::custom(format!("no unit is called '{name}'; there are {names}"));
-        UNITS.into_iter().find(|unit| unit.name == name).ok_or_else(unknown)
+        let names = UNITS.map(|unit| unit.name);
+        let error = || D::Error::custom(unknown("unit is called", &name, &names));
+        UNITS.into_iter().find(|unit| unit.name == name).ok_or_else(error)
     }
 }
 
@@ -405,7 +406,7 @@ impl Picture {
             Each::Column => (columns, rows),
         };
         let missing = |key: &str, head: &str, heads: &[&str]| {
-            error(format!("{field}.{key}"), lab::condition::unknown("head is", head, heads))
+            error(format!("{field}.{key}"), unknown("head is", head, heads))
         };
         if let Some(head) = self.of.iter().find(|head| !lines.contains(&head.as_str())) {
             return Err(missing("of", head, &lines));

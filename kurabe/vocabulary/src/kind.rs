@@ -18,6 +18,7 @@ use crate::capacity::Capacity;
 use crate::load::{Load, LoadTask, Loss, Options, Target};
 use crate::quantity::{parse_duration, parse_size, size_text};
 use crate::report::LoadReport;
+use crate::suggestion::unknown;
 
 /// A load of one kind: what it needs, what it reports, and its work.
 pub trait Generator {
@@ -507,7 +508,7 @@ impl Kinds {
     fn of(self, load: &Load) -> Result<&'static Kind, String> {
         self.find(&load.kind).ok_or_else(|| {
             let names: Vec<&str> = self.0.iter().map(|kind| kind.name).collect();
-            format!("no kind of load is called '{}'; there are {}", load.kind, names.join(", "))
+            unknown("kind of load is called", &load.kind, &names)
         })
     }
 

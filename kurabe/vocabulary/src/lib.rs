@@ -14,4 +14,5 @@ pub mod name;
 pub mod path;
 pub mod quantity;
 pub mod report;
+pub mod suggestion;
 pub mod words;

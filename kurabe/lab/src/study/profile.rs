@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use serde_with_macros::skip_serializing_none;
 use vocabulary::kind::Kinds;
+use vocabulary::suggestion::unknown;
 
 use super::{StudyError, StudyText, error};
-use crate::contender::nearest;
 use crate::device::{DEFAULT_DEVICE, DeviceName};
 
 /// What a quick profile changes of its study. The field names are keys of the study file.
@@ -75,7 +75,7 @@ impl StudyText {
         for (index, name) in names.iter().enumerate() {
             if !known.contains(&name.as_str()) {
                 let field = format!("quick.workloads[{index}]");
-                return Err(error(field, unknown_workload(name, &known)));
+                return Err(error(field, unknown("workload is called", name, &known)));
             }
         }
         self.workloads.retain(|workload| workload.name.as_ref().is_some_and(|n| names.contains(n)));
@@ -125,13 +125,6 @@ impl StudyText {
         if let Ok(device) = DeviceName::parse(text) {
             self.device = Some(device.scaled(factor).to_string());
         }
-    }
-}
-
-fn unknown_workload(name: &str, known: &[&str]) -> String {
-    match nearest(name, known) {
-        Some(near) => format!("no workload is called '{name}'; did you mean '{near}'?"),
-        None => format!("no workload is called '{name}'; named are {}", known.join(", ")),
     }
 }
 

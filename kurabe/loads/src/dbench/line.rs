@@ -3,6 +3,8 @@
 //! Knows no operation's meaning and no other line. Every fault is a reason without a place; the
 //! caller knows the line.
 
+use vocabulary::suggestion::did_you_mean;
+
 use super::loadfile::FORMS;
 
 /// Decimal, `0x` hexadecimal or, with a leading 0, octal: what C's `strtol` with base 0 reads.
@@ -134,15 +136,10 @@ pub(super) fn other_backend(text: &[u8]) -> Option<(usize, String)> {
 
 pub(super) fn unknown_operation(name: &[u8]) -> String {
     let text = excerpt_bare(name);
-    let nearest = FORMS
-        .into_iter()
-        .map(|(known, ..)| (strsim::jaro_winkler(known, &text), known))
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .filter(|(likeness, _)| *likeness > 0.8);
-    match nearest {
-        Some((_, known)) => format!("unknown operation `{text}`; is `{known}` meant?"),
-        None => format!("unknown operation `{text}`; this seems not to be a dbench load file"),
-    }
+    let known = FORMS.map(|(known, ..)| known);
+    let advice = did_you_mean(&text, &known)
+        .unwrap_or_else(|| "this does not appear to be a dbench load file".into());
+    format!("unknown operation `{text}`; {advice}")
 }
 
 /// Splits a line at blanks, which double quotes protect, and turns `\` into `/`.

@@ -5,8 +5,10 @@
 
 use std::ops::Range;
 
+use vocabulary::suggestion::did_you_mean;
+
 use super::{Parse, Parser};
-use crate::objects::diagnostic::{Diagnostic, Severity, nearest};
+use crate::objects::diagnostic::{Diagnostic, Severity};
 use crate::objects::program::TIME_UNITS;
 use crate::objects::token::{Token, TokenKind};
 
@@ -84,11 +86,9 @@ impl<'a> Parser<'a> {
             format!("expected {expected}"),
         );
         if self.peek().kind == TokenKind::Word {
-            diagnostic.help = match nearest(self.text(), words) {
-                Some(word) => Some(format!("did you mean `{word}`?")),
-                None if words.is_empty() => None,
-                None => Some(format!("the words known here are {}", listed(words))),
-            };
+            diagnostic.help = did_you_mean(self.text(), words).or_else(|| {
+                (!words.is_empty()).then(|| format!("the words known here are {}", listed(words)))
+            });
         }
         Box::new(diagnostic)
     }

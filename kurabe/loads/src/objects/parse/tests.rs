@@ -163,14 +163,14 @@ fn a_mistake_is_shown_with_its_place_and_what_was_expected() {
             "Ordered[10] {\n  <100%> Gte;\n}",
             "error: expected a statement, found `Gte`\n --> load.txt:2:10\n  |\n\
              2 |   <100%> Gte;\n  |          ^^^ expected a statement\n  = help: did you mean \
-             `Get`?\n",
+             'Get'?\n",
         ),
         (
             "unorderd[10] {}",
             "error: expected a section: `Ordered[N]`, `Unordered[N]` or `Command`, found \
              `unorderd`\n --> load.txt:1:1\n  |\n1 | unorderd[10] {}\n  | ^^^^^^^^ expected a \
              section: `Ordered[N]`, `Unordered[N]` or `Command`\n  = help: did you mean \
-             `Unordered`?\n",
+             'Unordered'?\n",
         ),
         (
             "Command { 3.times { Get; }; ",
@@ -182,7 +182,7 @@ fn a_mistake_is_shown_with_its_place_and_what_was_expected() {
             "Command { New(12k); }",
             "error: expected a suffix of K, M, G or T, found `k`\n --> load.txt:1:17\n  |\n\
              1 | Command { New(12k); }\n  |                 ^ expected a suffix of K, M, G or T\n  \
-             = help: did you mean `K`?\n",
+             = help: did you mean 'K'?\n",
         ),
     ];
     for (text, expected) in cases {
@@ -221,7 +221,7 @@ fn refused_texts_say_why() {
         ("Ordered[5s] { <100%> Get; }", "cannot last for a time"),
         ("Ordered[5] { Get; }", "<100%> Get"),
         ("Unordered[5fortnights] { }", "a unit of time"),
-        ("Command { 5.tims { }; }", "did you mean `times`?"),
+        ("Command { 5.tims { }; }", "did you mean 'times'?"),
         ("Command { Get(1); }", "expected `,` between the percentages"),
         ("Command { Get(zipf(0)); }", "out of range"),
         ("Command { New(gaussian(1, 2)); }", "a distribution of sizes"),

@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use block::BlockDevice;
 use serde::{Deserialize, Serialize};
+use vocabulary::suggestion::unknown;
 
 use crate::durable::WholeSync;
 
@@ -160,11 +161,7 @@ pub static STORES: &[StoreKind] = &[
 pub fn kind(name: &str) -> Result<&'static StoreKind, StoreError> {
     STORES.iter().find(|kind| kind.name == name).ok_or_else(|| {
         let names: Vec<&str> = STORES.iter().map(|kind| kind.name).collect();
-        let advice = match super::diagnostic::nearest(name, &names) {
-            Some(near) => format!("did you mean `{near}`?"),
-            None => format!("there are {}", names.join(", ")),
-        };
-        StoreError::Refused(format!("there is no store `{name}`; {advice}"))
+        StoreError::Refused(unknown("store is called", name, &names))
     })
 }
 

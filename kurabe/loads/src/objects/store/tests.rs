@@ -100,7 +100,7 @@ fn a_store_that_was_synced_opens_as_it_was() {
 #[test]
 fn an_unknown_store_is_told_the_nearest() {
     let told = kind("file").map(|kind| kind.name).unwrap_err().to_string();
-    assert_eq!(told, "there is no store `file`; did you mean `files`?");
+    assert_eq!(told, "no store is called 'file'; did you mean 'files'?");
     let device = Place::Open(Arc::new(MemoryDevice::new(1 << 20, 512)));
     let refused = (kind("files").unwrap().create)(&device, &StoreOptions::default());
     assert!(matches!(refused, Err(StoreError::Refused(_))));
