@@ -138,6 +138,12 @@ pub fn missing(contender: &Contender) -> Vec<String> {
     }
 }
 
+/// Whether a contender is missing on this machine and a guest has it.
+pub fn is_in_guests(contender: &Contender) -> bool {
+    let file_system = filesystem::by_name(&contender.file_system);
+    contender.place.guest().is_none() && file_system.is_some_and(filesystem::is_in_guests)
+}
+
 /// Builds the guests of a study, and takes out of it what they cannot have, when the study says so.
 pub fn leave_out_missing(study: &mut Study) -> Result<(), Failure> {
     if !study.leave_out_missing || study.contenders.iter().all(|one| one.place.guest().is_none()) {

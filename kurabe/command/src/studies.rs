@@ -230,9 +230,10 @@ pub fn leave_out(
 ) -> Result<(), Failure> {
     let baseline = study.contenders[study.baseline].label.clone();
     let mut left_out = Vec::new();
-    study
-        .contenders
-        .retain(|contender| keep(&mut left_out, "contender", &contender.label, missing(contender)));
+    study.contenders.retain(|contender| {
+        let in_guests = guests::is_in_guests(contender);
+        keep(&mut left_out, "contender", &contender.label, missing(contender), in_guests)
+    });
     study.workloads.retain(|workload| {
         let mut lacks =
             KINDS.open(&workload.load).map_or_else(|error| vec![error], |l| l.missing());
@@ -241,7 +242,7 @@ pub fn leave_out(
         {
             lacks.push(format!("the program '{program}' is not found"));
         }
-        keep(&mut left_out, "workload", &workload.name, lacks)
+        keep(&mut left_out, "workload", &workload.name, lacks, false)
     });
     let lines = left_out
         .iter()
@@ -284,10 +285,16 @@ pub fn leave_out(
     Ok(())
 }
 
-fn keep(left_out: &mut Vec<LeftOut>, what: &str, name: &str, missing: Vec<String>) -> bool {
+fn keep(
+    left_out: &mut Vec<LeftOut>,
+    what: &str,
+    name: &str,
+    missing: Vec<String>,
+    in_guests: bool,
+) -> bool {
     let here = missing.is_empty();
     if !here {
-        left_out.push(LeftOut { what: what.into(), name: name.into(), missing });
+        left_out.push(LeftOut { what: what.into(), name: name.into(), missing, in_guests });
     }
     here
 }

@@ -208,6 +208,9 @@ pub struct LeftOut {
     pub name: String,
     /// What is missing and how to get it, a line each.
     pub missing: Vec<String>,
+    /// Whether a guest has it; false in results that do not say.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub in_guests: bool,
 }
 
 impl Study {

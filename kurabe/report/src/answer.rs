@@ -315,8 +315,9 @@ fn warnings(source: &Source) -> (Vec<Block>, Vec<Block>) {
 
 /// What was left out: together where a guest has it, else each with what it lacks.
 fn left_out(plan: &Plan) -> Vec<Block> {
-    let by_guest = |left: &&LeftOut| left.missing.iter().any(|line| line.contains("--on debian"));
-    let (guests, others): (Vec<_>, Vec<_>) = plan.study.left_out.iter().partition(by_guest);
+    let left_out = &plan.study.left_out;
+    let (guests, others): (Vec<&LeftOut>, Vec<_>) =
+        left_out.iter().partition(|left| left.in_guests);
     let names: Vec<String> = guests.iter().map(|left| left.name.clone()).collect();
     let of_guests = (!names.is_empty())
         .then(|| format!("left out here: {} (in guests: --on debian)", text::list(&names)));

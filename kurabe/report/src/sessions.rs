@@ -73,9 +73,13 @@ pub fn facts(sessions: &[Session<'_>]) -> Vec<Fact> {
         let groups = facts.as_object().into_iter().flatten();
         let mut rows = Vec::new();
         for (group, value) in groups.filter(|(name, _)| !NO_FACTS.contains(&name.as_str())) {
-            flatten(group, value, &mut rows);
+            let mut value = value.clone();
+            if let Some(fields) = value.as_object_mut() {
+                fields.remove("fill_ns");
+            }
+            flatten(group, &value, &mut rows);
         }
-        for (name, value) in rows.into_iter().filter(|(name, _)| !name.ends_with("· fill")) {
+        for (name, value) in rows {
             let known = found.iter().position(|fact| fact.name == name).unwrap_or_else(|| {
                 found.push(Fact { name, values: vec![None; readable.len()] });
                 found.len() - 1

@@ -436,14 +436,22 @@ pub fn missing(file_system: &FileSystem) -> Vec<String> {
         return vec![format!("{why}: --on debian")];
     }
     let mut missing = missing_tools(file_system);
-    if let Some(name) = file_system.kernel_name
-        && !kernel_knows(name)
-    {
+    if let Some(name) = unknown_to_kernel(file_system) {
         missing.push(format!(
             "the kernel does not know '{name}'; try modprobe {name}, a kernel that has it, or a guest: --on debian"
         ));
     }
     missing
+}
+
+/// Whether a file system is missing on this machine and a guest has it.
+pub fn is_in_guests(file_system: &FileSystem) -> bool {
+    file_system.guests_only.is_some() || unknown_to_kernel(file_system).is_some()
+}
+
+/// The kernel's name of a file system that this kernel does not have.
+fn unknown_to_kernel(file_system: &FileSystem) -> Option<&'static str> {
+    file_system.kernel_name.filter(|name| !kernel_knows(name))
 }
 
 /// The tools of a file system that are not installed, a line each.

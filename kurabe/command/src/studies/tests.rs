@@ -247,6 +247,7 @@ fn what_is_missing_is_left_out_and_named() {
     let missing = filesystem::missing(filesystem::by_name("nilfs2").unwrap());
     let said = [missing, vec!["ratios are to dir:/tmp instead".into()]].concat();
     assert_eq!(study.left_out[0].missing, said);
+    assert!(study.left_out[0].in_guests);
     let gated = text.replace("leave-out", "gate = ['nilfs2 <= 2']\nleave-out");
     assert!(leave_out_missing(&mut resolved(&gated)).unwrap_err().message.contains("nilfs2"));
 }

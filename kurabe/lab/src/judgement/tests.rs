@@ -135,7 +135,12 @@ fn what_was_not_measured_keeps_a_condition_from_holding_and_is_named() {
     assert_eq!(judged(&plan, &failed, "xfs fastest").outcome, Fails);
     assert_eq!(judged(&plan, &failed, "xfs slowest of ext4").outcome, Holds);
     let mut without = plan.clone();
-    let left_out = LeftOut { what: "contender".into(), name: "jfs".into(), missing: Vec::new() };
+    let left_out = LeftOut {
+        what: "contender".into(),
+        name: "jfs".into(),
+        missing: Vec::new(),
+        in_guests: false,
+    };
     without.study.left_out.push(left_out);
     assert_eq!(judged(&without, &records, "xfs slowest").outcome, Inconclusive);
     assert_eq!(judged(&plan, &records, "jfs slowest").outcome, NotTested);

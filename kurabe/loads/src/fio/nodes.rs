@@ -20,7 +20,7 @@ use super::output::{self, FioJob};
 use super::place::Target;
 use super::run::{Fio, failed, measured, ready};
 use crate::enclosure::Enclosure;
-use crate::tool::{Tool, run_kept_in};
+use crate::tool::{Tool, ToolError, run_kept_in};
 
 /// What one node did.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -157,7 +157,10 @@ fn on_all(
                     if ran.is_err() {
                         is_over.store(true, Ordering::SeqCst);
                     }
-                    ran.map_err(|error| format!("node {node}: {error}"))
+                    ran.map_err(|error| ClientError {
+                        message: format!("node {node}: {}", error.message),
+                        ..error
+                    })
                 })
             })
             .collect();
@@ -175,11 +178,32 @@ fn on_all(
     });
     // The first that failed by itself tells more than those that were ended for it.
     let (failed, ran): (Vec<_>, Vec<_>) = results.partition(Result::is_err);
-    let mut failed: Vec<String> = failed.into_iter().filter_map(Result::err).collect();
-    failed.sort_by_key(|error| error.contains("was stopped after"));
-    match failed.into_iter().next() {
-        Some(error) => Err(error),
+    let failed = failed.into_iter().filter_map(Result::err);
+    match failed.min_by_key(|error| error.was_stopped) {
+        Some(error) => Err(error.message),
         None => Ok(ran.into_iter().flatten().collect()),
+    }
+}
+
+/// Why the client of a node failed.
+struct ClientError {
+    message: String,
+    /// Whether it was ended because another failed, or by the caller.
+    was_stopped: bool,
+}
+
+impl From<String> for ClientError {
+    fn from(message: String) -> ClientError {
+        ClientError { message, was_stopped: false }
+    }
+}
+
+impl From<ToolError> for ClientError {
+    fn from(error: ToolError) -> ClientError {
+        ClientError {
+            was_stopped: matches!(error, ToolError::Stopped(_)),
+            message: error.to_string(),
+        }
     }
 }
 
@@ -190,7 +214,7 @@ fn client(
     job_text: String,
     barrier: &Barrier,
     is_over: &AtomicBool,
-) -> Result<Ran, String> {
+) -> Result<Ran, ClientError> {
     let fill = |command: &mut Command| {
         command.current_dir(scratch).args(["--eta=never", "--output-format=json+"]);
         command.arg(format!("--client={node}")).arg(path);
@@ -203,10 +227,10 @@ fn client(
     let output::Output { version, mut jobs, .. } = output::parse(&finished.stdout)?;
     jobs.retain(|job| job.jobname != SUM);
     if let Some(job) = jobs.iter().find(|job| job.error != 0) {
-        return Err(format!("the job `{}` ended with error {}", job.jobname, job.error));
+        return Err(format!("the job `{}` ended with error {}", job.jobname, job.error).into());
     }
     match jobs.is_empty() {
-        true => Err(format!("it told of no job: {}", finished.stdout.trim())),
+        true => Err(format!("it reported no job: {}", finished.stdout.trim()).into()),
         false => Ok(Ran { version, job_text, jobs, ended }),
     }
 }

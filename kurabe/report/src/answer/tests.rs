@@ -663,3 +663,29 @@ fn what_was_set_aside_is_told_where_the_means_of_all_trials_say_otherwise() {
     assert!(!told([1060, 945]), "their mean is that of the others");
     assert!(told([1000, 1500]));
 }
+
+#[test]
+fn what_guests_have_is_told_in_one_line_and_the_rest_one_by_one() {
+    let mut study = study(8).resolve(&["ext4", "xfs", "btrfs"]).unwrap();
+    let left = |name: &str, missing: &str, in_guests| LeftOut {
+        what: "contender".into(),
+        name: name.into(),
+        missing: vec![missing.into()],
+        in_guests,
+    };
+    study.left_out = vec![
+        left("jfs", "the kernel has no jfs", true),
+        left("minfs-fuse", "the guide is in guests.md: --on debian", false),
+        left("ufs", "its driver is not trusted", true),
+    ];
+    let told = left_out(&Plan::new(study, 1));
+    let expected = [
+        "left out here: jfs and ufs (in guests: --on debian)",
+        "left out: contender minfs-fuse: the guide is in guests.md: --on debian",
+    ];
+    let texts = told.iter().map(|block| match block {
+        Block::Note(text) => text.as_str(),
+        other => panic!("{other:?} is not a note"),
+    });
+    assert_eq!(texts.collect::<Vec<_>>(), expected);
+}
