@@ -772,6 +772,27 @@ mod tests {
     use super::*;
     use crate::{CreateOptions, OpenOptions, Store};
 
+    /// Several commits must fit the journal, so one takes no more changes than it has blocks for.
+    #[test]
+    fn a_commit_takes_so_many_changes_and_not_so_many_requests() {
+        let mut queue = Queue::new(Position { next: 1, previous: 0, epoch: 0 }, None);
+        for changes in [1, 5, 2, 9, 3] {
+            let answer = Mutex::new(None);
+            queue.waiting.push_back(Request {
+                act: Act::Gathered,
+                durability: Durability::Written,
+                deadline: None,
+                data: None,
+                gathered: vec![Record::Delete(1); changes],
+                ticket: Arc::new(Ticket { answer, thread: thread::current() }),
+            });
+        }
+        // One that has more comes alone.
+        let taken =
+            [8, 8, 8].map(|most| queue.take(most).iter().map(|one| one.changes().len()).sum());
+        assert_eq!(taken, [8, 9, 3]);
+    }
+
     /// What a commit of several blocks gives up is free only behind a fence that covers the last one.
     #[test]
     fn what_a_commit_gives_up_counts_with_its_last_block() {

@@ -251,10 +251,10 @@ impl Engine {
             return Some(start);
         }
         let mut space = lock(&self.space);
-        if open.rest.1 > 0 {
-            space.free(open.rest.0, open.rest.1);
+        let (rest, units_left) = std::mem::take(&mut open.rest);
+        if units_left > 0 {
+            space.free(rest, units_left);
         }
-        open.rest = (0, 0);
         let left = (open.memory.len() - open.used) as u64 / unit_bytes;
         // Others need some too.
         let most = left.min(space.free_units() / 4).max(units);
