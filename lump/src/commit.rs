@@ -788,7 +788,7 @@ mod tests {
             });
         }
         // One that has more comes alone.
-        let taken =
+        let taken: [usize; 3] =
             [8, 8, 8].map(|most| queue.take(most).iter().map(|one| one.changes().len()).sum());
         assert_eq!(taken, [8, 9, 3]);
     }
