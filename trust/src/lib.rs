@@ -6,6 +6,7 @@
 //! - [`file`]: reads files below a size, and nothing but regular ones.
 //! - [`Directory`]: a directory that was opened once and is used by descriptor.
 //! - [`complaint`]: the part of a tool's output that says why it failed.
+//! - [`elf`]: the loader and the shared libraries that a program needs.
 //! - [`mounts`]: the kernel's table of mounts.
 //! - [`output`]: prints where the reader may leave.
 //! - [`program`]: finds programs.
@@ -15,6 +16,7 @@
 
 pub mod complaint;
 mod directory;
+pub mod elf;
 pub mod file;
 pub mod mounts;
 pub mod output;

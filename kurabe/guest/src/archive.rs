@@ -11,7 +11,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use crate::{Error, program};
+use trust::elf::LibraryDirectories;
+
+use crate::Error;
 
 /// What stands at a path of the archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -177,59 +179,18 @@ impl Contents {
     }
 }
 
-/// The libraries that the loader takes for a program, those in `own` first. The loader itself is asked: ldd(1) is
-/// a script, and what it starts would outlive it.
-fn libraries(program: &Path, own: Option<&Path>) -> Result<Vec<PathBuf>, Error> {
-    let shown = program.display().to_string();
-    // A program without a loader has no libraries.
-    let Some(loader) = loader(program).map_err(Error::system(shown.clone()))? else {
-        return Ok(Vec::new());
-    };
-    let mut command = program::at_path(&loader);
-    if let Some(own) = own {
-        command.env("LD_LIBRARY_PATH", own);
-    }
-    let what = format!("{} --list {shown}", loader.display());
-    let output =
-        command.arg("--list").arg(program).output().map_err(Error::system(what.clone()))?;
-    if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
+/// The loader of a program, if it has one, and all its libraries, those in `own` first.
+pub fn libraries(program: &Path, own: Option<&Path>) -> Result<Vec<PathBuf>, Error> {
+    let directories = LibraryDirectories::after(own.as_slice());
+    let needs = directories.all_needs(program).map_err(Error::at(program))?;
+    if !needs.missing.is_empty() {
         return Err(Error::Refused(format!(
-            "{shown} needs a library that this machine has not: {}",
-            said.trim()
+            "{} needs libraries that this machine does not have: {}",
+            program.display(),
+            needs.missing.join(", ")
         )));
     }
-    let mut found = paths_in(&String::from_utf8_lossy(&output.stdout));
-    found.push(loader);
-    Ok(found)
-}
-
-/// The loader that a program names, of a 64-bit ELF file (System V ABI); absent of any other file.
-fn loader(program: &Path) -> io::Result<Option<PathBuf>> {
-    const MAGIC: &[u8] = b"\x7fELF\x02";
-    const INTERPRETER: u32 = 3;
-    let bytes = std::fs::read(program)?;
-    let half = |at: usize| Some(u16::from_ne_bytes(bytes.get(at..)?.get(..2)?.try_into().ok()?));
-    let word = |at: usize| Some(u32::from_ne_bytes(bytes.get(at..)?.get(..4)?.try_into().ok()?));
-    let long = |at: usize| Some(u64::from_ne_bytes(bytes.get(at..)?.get(..8)?.try_into().ok()?));
-    let found = || {
-        let (table, size, count) = (long(32)? as usize, half(54)? as usize, half(56)? as usize);
-        let segments = (0..count).map(|number| table.checked_add(number * size));
-        let at = segments.flatten().find(|at| word(*at) == Some(INTERPRETER))?;
-        let text =
-            bytes.get(long(at.checked_add(8)?)? as usize..)?.split(|byte| *byte == 0).next()?;
-        Some(PathBuf::from(std::ffi::OsStr::from_bytes(text)))
-    };
-    Ok(if bytes.starts_with(MAGIC) { found() } else { None })
-}
-
-/// The libraries in what the loader lists.
-pub fn paths_in(listed: &str) -> Vec<PathBuf> {
-    let path = |line: &str| {
-        let path = line.split("=>").last()?.trim().split(" (").next()?;
-        path.starts_with('/').then(|| PathBuf::from(path))
-    };
-    listed.lines().filter_map(path).collect()
+    Ok(needs.libraries.into_iter().chain(needs.loader).collect())
 }
 
 /// `c_magic` to `c_check`, thirteen numbers of eight hexadecimal digits, and the name.
@@ -262,6 +223,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
+    use crate::program;
 
     fn listed(bytes: &[u8]) -> Option<Vec<String>> {
         program::find("cpio").or_else(|| {

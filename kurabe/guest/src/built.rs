@@ -8,7 +8,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use crate::archive::paths_in;
+use crate::archive;
 use crate::files::{copy_below, files_below, names_in, text_of};
 use crate::packages::Package;
 use crate::packages::{self, Fetched};
@@ -293,12 +293,11 @@ fn bcachefs(site: &mut Site<'_>) -> Result<(), Error> {
         at += 1;
     }
     let libraries = site.root().join(LIBRARIES);
-    let loader = libraries.join("ld-linux-x86-64.so.2");
     let program = site.root().join("usr/sbin/bcachefs");
-    let words = [&loader, Path::new("--library-path"), &libraries, Path::new("--list"), &program];
-    let words: Vec<&str> = words.into_iter().map(text_of).collect::<Result<_, _>>()?;
-    let listed = program::text(&words)?;
-    for path in [&loader, &program].into_iter().chain(&paths_in(&listed)) {
+    let needed = archive::libraries(&program, Some(&libraries))?;
+    // Its own loader first: this machine's, which has the same name, then stays here.
+    let loader = libraries.join("ld-linux-x86-64.so.2");
+    for path in [&loader, &program].into_iter().chain(&needed) {
         site.take(path, CLOSED)?;
     }
     let script = site.files.join("usr/sbin/bcachefs");

@@ -21,14 +21,6 @@ const PACKAGES: [(&str, &str); 8] = [
     ("xz", "xz-utils"),
 ];
 
-/// A command for the program at a path, which ends with this process.
-pub fn at_path(path: &Path) -> Command {
-    let mut command = trust::program::as_given(path);
-    command.env("LC_ALL", "C").stdin(Stdio::null());
-    sys::die_with_parent(&mut command);
-    command
-}
-
 /// A command for a program that is installed.
 pub fn command(name: &str) -> Result<Command, Error> {
     let mut command = trust::program::command(name).map_err(|not_found| {
