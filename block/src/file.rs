@@ -403,9 +403,10 @@ impl BlockDevice for FileDevice {
     }
 
     fn zero_range(&self, offset: u64, length: u64) -> io::Result<()> {
-        match self.give_up(offset, length, sys::block_device_zero)? {
-            true => Ok(()),
-            false => crate::write_zeros(self, offset, length),
+        if self.give_up(offset, length, sys::block_device_zero)? {
+            Ok(())
+        } else {
+            crate::write_zeros(self, offset, length)
         }
     }
 
@@ -444,9 +445,10 @@ fn is_unsupported(error: &io::Error) -> bool {
 
 /// The lock on an image, or a device, that is to be had at once or not at all.
 pub(crate) fn lock_wish(read_only: bool) -> FlockOperation {
-    match read_only {
-        true => FlockOperation::NonBlockingLockShared,
-        false => FlockOperation::NonBlockingLockExclusive,
+    if read_only {
+        FlockOperation::NonBlockingLockShared
+    } else {
+        FlockOperation::NonBlockingLockExclusive
     }
 }
 

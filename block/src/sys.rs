@@ -60,9 +60,10 @@ impl AlignedMemory {
             return Self { pointer, layout: layout(length, alignment) };
         }
         let is_large = length >= LARGE_BYTES;
-        let layout = match is_large {
-            true => layout(length.next_multiple_of(HUGE_PAGE_BYTES), HUGE_PAGE_BYTES),
-            false => layout(length.max(1), alignment),
+        let layout = if is_large {
+            layout(length.next_multiple_of(HUGE_PAGE_BYTES), HUGE_PAGE_BYTES)
+        } else {
+            layout(length.max(1), alignment)
         };
         // SAFETY: the layout's size is at least one byte.
         let pointer = unsafe { if is_large { alloc(layout) } else { alloc_zeroed(layout) } };

@@ -143,9 +143,10 @@ fn open_waiting(
     let deadline = Instant::now() + wait;
     loop {
         if !is_image_locked(path, options.read_only) {
-            let opened = match options.read_only {
-                true => FileDevice::open(path, &options),
-                false => FileDevice::open_named(path, &options, makes),
+            let opened = if options.read_only {
+                FileDevice::open(path, &options)
+            } else {
+                FileDevice::open_named(path, &options, makes)
             };
             match opened {
                 Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {}
@@ -334,15 +335,17 @@ fn is_image_locked(path: &Path, read_only: bool) -> bool {
 pub fn check_free(path: &Path, makes_image: bool, force: bool) -> Result<Checked, Failure> {
     let refuse = |why: &str| Err(Failure::refused(path.display(), why));
     let Ok(facts) = path.metadata() else {
-        return match makes_image {
-            true => Ok(Checked::Nothing),
-            false => refuse("there is no such device or image; --size makes an image"),
+        return if makes_image {
+            Ok(Checked::Nothing)
+        } else {
+            refuse("there is no such device or image; --size makes an image")
         };
     };
     if facts.file_type().is_block_device() {
-        return match makes_image {
-            true => refuse("--size is for image files; a device has the size it has"),
-            false => check_claim(path, force),
+        return if makes_image {
+            refuse("--size is for image files; a device has the size it has")
+        } else {
+            check_claim(path, force)
         };
     }
     // What is neither an image nor a device is refused when it is opened.
@@ -358,9 +361,10 @@ pub fn check_free(path: &Path, makes_image: bool, force: bool) -> Result<Checked
     let image = open(path, true, Duration::ZERO)?;
     let mut start = AlignedBuffer::zeroed(image.len().min(LOOK_BYTES) as usize);
     image.read_at(&mut start, 0).map_err(|error| Failure::failed(path.display(), error))?;
-    match start.iter().any(|byte| *byte != 0) {
-        true => refuse("it holds something; --force overwrites it"),
-        false => Ok(checked),
+    if start.iter().any(|byte| *byte != 0) {
+        refuse("it holds something; --force overwrites it")
+    } else {
+        Ok(checked)
     }
 }
 

@@ -344,13 +344,12 @@ fn of_a_partition_only_what_overlaps_on_the_other_path_counts() {
         }
         let held = fs::File::options().read(true).custom_flags(libc::O_EXCL).open(&there.node);
         let held = held.unwrap();
-        match overlaps {
-            true => {
-                let refusal = common::refusal(&part.node, &part.name());
-                let path = format!("{} is another path to the same disk", other.name());
-                assert!(refusal.contains(&path), "{start_sector}: {refusal}");
-            }
-            false => drop(common::granted(&part.node, &part.name())),
+        if overlaps {
+            let refusal = common::refusal(&part.node, &part.name());
+            let path = format!("{} is another path to the same disk", other.name());
+            assert!(refusal.contains(&path), "{start_sector}: {refusal}");
+        } else {
+            drop(common::granted(&part.node, &part.name()))
         }
         drop(held);
         for device in [&named, &other] {

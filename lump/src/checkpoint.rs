@@ -102,10 +102,7 @@ pub(crate) fn load_additions(
         records.extend(block.records);
         Ok(())
     })?;
-    match end == additions_end(root) {
-        true => Ok(records),
-        false => Err(damaged(root.added_blocks.get())),
-    }
+    if end == additions_end(root) { Ok(records) } else { Err(damaged(root.added_blocks.get())) }
 }
 
 /// Writes the checkpoint of a number. Returns its blocks and objects, or `None` where the

@@ -569,9 +569,10 @@ impl Engine {
         let data = if self.sabotage == Sabotage::LateData { &[] } else { &batch[..] };
         let failures =
             self.write_all(permit, data, start.next, &self.journal_writes(writer, start.next))?;
-        match failures.is_empty() {
-            true => Ok(()),
-            false => self.write_again(permit, writer, batch, others, (start, end), failures),
+        if failures.is_empty() {
+            Ok(())
+        } else {
+            self.write_again(permit, writer, batch, others, (start, end), failures)
         }
     }
 

@@ -546,12 +546,11 @@ impl Store {
             Found::Value(length) => {
                 let length = length as u64;
                 let is_inside = range.start <= range.end && range.end <= length;
-                return match is_inside {
-                    true => Ok(Some(value[range.start as usize..range.end as usize].to_vec())),
-                    false => {
-                        let Range { start, end } = range;
-                        Err(Error::BadRange { start, end, length_bytes: length })
-                    }
+                return if is_inside {
+                    Ok(Some(value[range.start as usize..range.end as usize].to_vec()))
+                } else {
+                    let Range { start, end } = range;
+                    Err(Error::BadRange { start, end, length_bytes: length })
                 };
             }
         }

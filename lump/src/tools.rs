@@ -151,9 +151,10 @@ pub fn list(device: &Path, keys: (u128, u128), long: bool) -> Outcome {
     let store = store(device, true)?;
     let mut output = io::BufWriter::new(output::stdout());
     for object in store.list(keys.0..=keys.1).map_err(about(device))? {
-        match long {
-            true => writeln!(output, "{:032x} {}", object.key, object.length_bytes),
-            false => writeln!(output, "{:032x}", object.key),
+        if long {
+            writeln!(output, "{:032x} {}", object.key, object.length_bytes)
+        } else {
+            writeln!(output, "{:032x}", object.key)
         }
         .map_err(Failure::of_output)?;
         if output::reader_left() {

@@ -153,12 +153,11 @@ impl Window {
     ) -> bool {
         let mut state = lock(&self.state);
         let newest = state.newest.entry(entry.key).or_insert(sequence);
-        let given_up = match *newest > sequence && self.sabotage != Sabotage::LastWins {
-            true => Some(entry),
-            false => {
-                *newest = sequence;
-                change()
-            }
+        let given_up = if *newest > sequence && self.sabotage != Sabotage::LastWins {
+            Some(entry)
+        } else {
+            *newest = sequence;
+            change()
         };
         state.pending.push(Pending { entry, sequence, given_up });
         self.end(state);

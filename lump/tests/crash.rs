@@ -125,10 +125,8 @@ fn play(store: &Store, device: &Scripted, number: usize, seed: u64, buffered: f6
     for operation in 1..=OPERATIONS {
         let mut content = client.states.last().unwrap().clone();
         let key = first_key + random.random_range(0..6_u128);
-        let mut durability = match random.random_bool(buffered) {
-            true => Durability::Written,
-            false => Durability::Durable,
-        };
+        let mut durability =
+            if random.random_bool(buffered) { Durability::Written } else { Durability::Durable };
         device.recorder.acknowledge(&label(number, operation, false).to_string());
         match random.random_range(0..100) {
             0..64 => {
@@ -363,10 +361,7 @@ fn enumerate(seed: u64, wanted: usize, sabotage: Sabotage) -> Result<usize, Stri
                 Loss::Half,
                 Loss::Sectors,
             ];
-            let kinds = match states.volatile(instant).is_empty() {
-                true => &all[..1],
-                false => &all[..],
-            };
+            let kinds = if states.volatile(instant).is_empty() { &all[..1] } else { &all[..] };
             for &loss in kinds {
                 if !random.random_bool(share) {
                     continue;

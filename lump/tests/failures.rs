@@ -453,9 +453,10 @@ fn no_memory_leaks_into_the_padding(kind: &dyn Kind) -> Outcome {
     }
     subject.sync()?;
     let image = disk.inner().inner().image();
-    match image.windows(16).any(|window| window == [0xa5; 16]) {
-        true => Err("memory of the process is on the disk".into()),
-        false => Ok(()),
+    if image.windows(16).any(|window| window == [0xa5; 16]) {
+        Err("memory of the process is on the disk".into())
+    } else {
+        Ok(())
     }
 }
 

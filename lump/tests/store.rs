@@ -154,9 +154,10 @@ impl BlockDevice for BadSector {
         self.0.block_size()
     }
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        match (offset..offset + buffer.len() as u64).contains(&self.1) {
-            true => Err(io::Error::other("on purpose")),
-            false => self.0.read_at(buffer, offset),
+        if (offset..offset + buffer.len() as u64).contains(&self.1) {
+            Err(io::Error::other("on purpose"))
+        } else {
+            self.0.read_at(buffer, offset)
         }
     }
     fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<()> {

@@ -105,9 +105,8 @@ pub(crate) fn now_ns() -> i64 {
 
 /// A name for people: what a terminal would obey is escaped.
 pub fn display(name: &[u8]) -> String {
-    let escaped = |letter: char| match letter.is_control() {
-        true => letter.escape_default().to_string(),
-        false => letter.to_string(),
+    let escaped = |letter: char| {
+        if letter.is_control() { letter.escape_default().to_string() } else { letter.to_string() }
     };
     String::from_utf8_lossy(name).chars().map(escaped).collect()
 }

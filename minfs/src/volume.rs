@@ -356,9 +356,10 @@ impl Volume {
         }
         // Unsynced bytes go first: the record could otherwise vouch for what is not there, and a
         // program that replaces a file this way expects the new content under the name.
-        let vouched = match state.lengths.is_dirty() {
-            true => state.lengths.vouch_by_flush(shared.medium.flush()?),
-            false => shared.vouch(&state)?,
+        let vouched = if state.lengths.is_dirty() {
+            state.lengths.vouch_by_flush(shared.medium.flush()?)
+        } else {
+            shared.vouch(&state)?
         };
         let mut record = state.to_record(shared.geometry.unit_bytes(), &vouched);
         record.name = to.to_vec();

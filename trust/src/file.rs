@@ -67,9 +67,10 @@ pub fn append(path: &Path) -> Result<File, Refused> {
         return stream.map_err(|error| Refused::system(path, error));
     }
     let (directory, name) = target(path)?;
-    match directory.has(name) {
-        true => directory.append_file(name),
-        false => directory.create_file(name, PUBLIC),
+    if directory.has(name) {
+        directory.append_file(name)
+    } else {
+        directory.create_file(name, PUBLIC)
     }
 }
 
@@ -80,10 +81,7 @@ pub fn append(path: &Path) -> Result<File, Refused> {
 /// [`Refused`]: its directory is missing or a stranger's, or the name is that of something else
 /// than a file of a believed owner.
 pub fn check_target(path: &Path) -> Result<(), Refused> {
-    match is_stream(path) {
-        true => Ok(()),
-        false => target(path).map(drop),
-    }
+    if is_stream(path) { Ok(()) } else { target(path).map(drop) }
 }
 
 /// Whether a path stands for a stream that is open already, and no file will be there.
@@ -127,9 +125,10 @@ pub fn named(path: &Path) -> Result<Named, Refused> {
         Ok((opened, stat)) => Ok(Named::There(Place { opened, stat, path: path.into() })),
         Err(refused) if refused.is_missing() => {
             let (directory, name) = target(path)?;
-            match directory.has(name) {
-                true => Err(refused),
-                false => Ok(Named::Missing(directory, name.into())),
+            if directory.has(name) {
+                Err(refused)
+            } else {
+                Ok(Named::Missing(directory, name.into()))
             }
         }
         Err(refused) => Err(refused),
@@ -250,9 +249,10 @@ pub(crate) fn read_all(path: &Path, file: File, bytes_max: u64) -> Result<Vec<u8
     let mut bytes = Vec::new();
     let read = file.take(bytes_max + 1).read_to_end(&mut bytes);
     read.map_err(|error| Refused::system(path, error))?;
-    match bytes.len() as u64 > bytes_max {
-        true => Err(Refused::TooLarge { path: path.into(), bytes_max }),
-        false => Ok(bytes),
+    if bytes.len() as u64 > bytes_max {
+        Err(Refused::TooLarge { path: path.into(), bytes_max })
+    } else {
+        Ok(bytes)
     }
 }
 

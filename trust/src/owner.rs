@@ -38,9 +38,10 @@ pub fn words() -> Vec<String> {
 fn caller() -> u32 {
     let own = rustix::process::geteuid();
     let of = |name| std::env::var(name).ok()?.parse().ok();
-    match own.is_root() {
-        true => of("SUDO_UID").or_else(|| of("PKEXEC_UID")).unwrap_or(0),
-        false => own.as_raw(),
+    if own.is_root() {
+        of("SUDO_UID").or_else(|| of("PKEXEC_UID")).unwrap_or(0)
+    } else {
+        own.as_raw()
     }
 }
 

@@ -119,9 +119,10 @@ pub fn check(path: &Path, opened: &OwnedFd, stat: &Stat) -> Result<(), Refused> 
     believe_server(path, opened, stat)?;
     let by_group =
         stat.st_mode & 0o020 != 0 && (!owner::is_believed_group(stat.st_gid) || has_list(opened));
-    match stat.st_mode & 0o002 != 0 || by_group {
-        true => Err(Refused::Writable { path: path.into() }),
-        false => Ok(()),
+    if stat.st_mode & 0o002 != 0 || by_group {
+        Err(Refused::Writable { path: path.into() })
+    } else {
+        Ok(())
     }
 }
 
@@ -140,9 +141,10 @@ pub(crate) fn check_directory(path: &Path, opened: &OwnedFd, stat: &Stat) -> Res
 }
 
 pub(crate) fn believe(path: &Path, user: u32) -> Result<(), Refused> {
-    match owner::is_believed(user) {
-        true => Ok(()),
-        false => Err(Refused::Stranger { path: path.into(), owner: owner::name(user) }),
+    if owner::is_believed(user) {
+        Ok(())
+    } else {
+        Err(Refused::Stranger { path: path.into(), owner: owner::name(user) })
     }
 }
 
@@ -206,9 +208,10 @@ fn start(path: &Path) -> Result<(OwnedFd, Stat, PathBuf), Refused> {
 
 /// What was walked so far, in words: of a relative path at first nothing.
 fn shown(walked: &Path) -> PathBuf {
-    match walked.as_os_str().is_empty() {
-        true => std::env::current_dir().unwrap_or_else(|_| ".".into()),
-        false => walked.into(),
+    if walked.as_os_str().is_empty() {
+        std::env::current_dir().unwrap_or_else(|_| ".".into())
+    } else {
+        walked.into()
     }
 }
 

@@ -56,9 +56,10 @@ fn own_files_are_read_through_own_links() {
     symlink("study.toml", ground.path.join("link")).unwrap();
     symlink(&path, ground.path.join("absolute")).unwrap();
     for name in ["study.toml", "link", "absolute", "../x/../study.toml"] {
-        let path = match name.starts_with("..") {
-            true => ground.path.join("x").join(name),
-            false => ground.path.join(name),
+        let path = if name.starts_with("..") {
+            ground.path.join("x").join(name)
+        } else {
+            ground.path.join(name)
         };
         fs::create_dir_all(ground.path.join("x")).unwrap();
         assert_eq!(file::read_text(&path).unwrap(), "text", "{name}");

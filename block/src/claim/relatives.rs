@@ -373,9 +373,10 @@ fn shown(nodes: &NodeDirectory, number: Number) -> io::Result<(Behind, Range<u64
 
 fn behind_path(path: &Path) -> Option<Behind> {
     let metadata = fs::metadata(path).ok()?;
-    Some(match metadata.file_type().is_block_device() {
-        true => Behind::Device(numbers(metadata.rdev())),
-        false => Behind::File((numbers(metadata.dev()), metadata.ino())),
+    Some(if metadata.file_type().is_block_device() {
+        Behind::Device(numbers(metadata.rdev()))
+    } else {
+        Behind::File((numbers(metadata.dev()), metadata.ino()))
     })
 }
 

@@ -538,9 +538,10 @@ pub fn contenders(texts: &[String]) -> Result<Vec<Contender>, Failure> {
         }
         contenders.push(contender);
     }
-    match contenders.is_empty() {
-        true => Err(Failure::refused("CONTENDER: is missing; name a file system, such as ext4")),
-        false => Ok(contenders),
+    if contenders.is_empty() {
+        Err(Failure::refused("CONTENDER: is missing; name a file system, such as ext4"))
+    } else {
+        Ok(contenders)
     }
 }
 
@@ -551,9 +552,10 @@ pub fn size(text: &str) -> Result<u64, Failure> {
     if !text.contains([':', '/']) {
         let bytes = parse_size(text).map_err(|error| refused(error.to_string()))?;
         let whole = bytes.is_multiple_of(1 << 20) && bytes >= lab::device::SIZE_BYTES_MIN;
-        return match whole {
-            true => Ok(bytes),
-            false => Err(refused("not a whole number of MiB from 16M on".into())),
+        return if whole {
+            Ok(bytes)
+        } else {
+            Err(refused("not a whole number of MiB from 16M on".into()))
         };
     }
     let name = DeviceName::parse(text).map_err(|error| refused(error.problem))?;

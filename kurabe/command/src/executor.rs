@@ -168,9 +168,10 @@ impl<'a> ProcessExecutor<'a> {
             stop_asked: None,
             spec,
         };
-        talk.problem = match is_stopped {
-            true => Some("the study was stopped".into()),
-            false => self.start(&mut talk, number, lines).err(),
+        talk.problem = if is_stopped {
+            Some("the study was stopped".into())
+        } else {
+            self.start(&mut talk, number, lines).err()
         };
         talk
     }
@@ -227,9 +228,10 @@ impl<'a> ProcessExecutor<'a> {
             };
             let mut record = Record::begun(&spec, talk.unix_ns);
             record.elapsed_ns = talk.started.elapsed().as_nanos() as u64;
-            record.outcome = match is_stopped {
-                true => Outcome::Interrupted { phase },
-                false => Outcome::Failed { phase, message, output: String::new() },
+            record.outcome = if is_stopped {
+                Outcome::Interrupted { phase }
+            } else {
+                Outcome::Failed { phase, message, output: String::new() }
             };
             record
         });

@@ -77,9 +77,10 @@ pub fn preflight(study: &Study, destroy: Option<&str>) -> Result<Vec<Pinned>, Fa
         problems.push(format!("--device {}: {error}", study.device));
     }
     problems.dedup();
-    match problems.is_empty() {
-        true => Ok(directories),
-        false => Err(Failure::refused(problems.join("\nkurabe: "))),
+    if problems.is_empty() {
+        Ok(directories)
+    } else {
+        Err(Failure::refused(problems.join("\nkurabe: ")))
     }
 }
 
@@ -284,11 +285,10 @@ fn missing_words(program: &Path) -> String {
 
 fn relative_words(program: &str) -> String {
     let here = std::env::current_dir().unwrap_or_default().join(program);
-    let next = match here.is_file() {
-        true => {
-            format!("name its whole path, {}", here.components().collect::<PathBuf>().display())
-        }
-        false => "name its whole path, or make it in the setup".into(),
+    let next = if here.is_file() {
+        format!("name its whole path, {}", here.components().collect::<PathBuf>().display())
+    } else {
+        "name its whole path, or make it in the setup".into()
     };
     format!("is looked for in the trial's directory, which is empty; {next}")
 }

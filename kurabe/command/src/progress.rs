@@ -154,9 +154,8 @@ pub fn rough(duration: Duration) -> String {
 /// How much there is to do, at the begin of a block:
 /// `3 of 15 to 60 trials done, about 36s to 4m 12s left`.
 fn outlook(position: &Position<'_>) -> String {
-    let span = |least: String, most: String| match least == most {
-        true => least,
-        false => format!("{least} to {most}"),
+    let span = |least: String, most: String| {
+        if least == most { least } else { format!("{least} to {most}") }
     };
     let most = position.trials_max;
     let trials = span(position.trials_expected.to_string(), most.to_string());

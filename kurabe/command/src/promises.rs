@@ -22,9 +22,10 @@ const FAILED: &str = "failed";
 /// `kurabe promises`.
 pub fn promises(args: &PromisesArgs) -> Result<u8, Failure> {
     let contenders = contenders(&args.contenders)?;
-    let asked: Vec<&Promise> = match args.only.is_empty() {
-        true => PROMISES.iter().collect(),
-        false => args.only.iter().map(|name| known(name)).collect::<Result<_, _>>()?,
+    let asked: Vec<&Promise> = if args.only.is_empty() {
+        PROMISES.iter().collect()
+    } else {
+        args.only.iter().map(|name| known(name)).collect::<Result<_, _>>()?
     };
     let cuts = PowerCuts {
         size_bytes: size(&args.device)?,
@@ -163,9 +164,10 @@ fn case_text(report: &Result<CrashReport, String>) -> Option<String> {
     let violated = report.cases.iter().filter(|case| case.finding.is_violation());
     let case = violated.min_by_key(|case| case.lost.len())?;
     let lost: Vec<&str> = case.lost.iter().map(|lost| lost.what.as_str()).collect();
-    Some(match lost.is_empty() {
-        true => case.finding.to_string(),
-        false => format!("{}; lost: {}", case.finding, lost.join(", ")),
+    Some(if lost.is_empty() {
+        case.finding.to_string()
+    } else {
+        format!("{}; lost: {}", case.finding, lost.join(", "))
     })
 }
 

@@ -43,9 +43,10 @@ pub fn report(args: &ReportArgs) -> Result<u8, Failure> {
         write_pictures(directory, report::page::pictures(&source, &publication(&source)))?;
     }
     terminal::show(&presentation.screen(&source));
-    Ok(match args.gate.is_empty() {
-        true => exit::OK,
-        false => exit::of_study(&source.records, &source.analysis, &source.analysis.gates),
+    Ok(if args.gate.is_empty() {
+        exit::OK
+    } else {
+        exit::of_study(&source.records, &source.analysis, &source.analysis.gates)
     })
 }
 

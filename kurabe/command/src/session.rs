@@ -218,12 +218,15 @@ impl Session {
             let percent = fill.done_bytes.saturating_mul(100) / fill.total_bytes.max(1);
             progress.step(&format!("filling {} with random data: {percent} %", study.device));
         };
-        let too_late = |failure| match stop.raised() && is_spent() {
-            false => failure,
-            true => Failure::broken(format!(
-                "the budget ended while {} was being filled, before the first trial; raise --budget or take a smaller --device",
-                study.device
-            )),
+        let too_late = |failure| {
+            if !(stop.raised() && is_spent()) {
+                failure
+            } else {
+                Failure::broken(format!(
+                    "the budget ended while {} was being filled, before the first trial; raise --budget or take a smaller --device",
+                    study.device
+                ))
+            }
         };
         let (mut prepared, mut early) = (None, None);
         let there = match &mut self.host {
@@ -385,9 +388,10 @@ impl Session {
     }
 
     fn exit_code(&self, analysis: &Analysis, all_given_back: bool) -> u8 {
-        match all_given_back {
-            true => exit::of_study(&self.records, analysis, &analysis.gates),
-            false => exit::TRIAL_FAILED,
+        if all_given_back {
+            exit::of_study(&self.records, analysis, &analysis.gates)
+        } else {
+            exit::TRIAL_FAILED
         }
     }
 }

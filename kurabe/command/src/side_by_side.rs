@@ -97,9 +97,12 @@ pub fn notes(study: &Study, request: &DeviceRequest) -> Vec<String> {
         Some((why, workload.name.as_str()))
     }));
     let all = study.workloads.len();
-    let line = |(why, names): &(String, Vec<&str>)| match names.len() == all {
-        true => format!("contenders come one at a time: {why}"),
-        false => format!("{}: contenders come one at a time: {why}", names.join(", ")),
+    let line = |(why, names): &(String, Vec<&str>)| {
+        if names.len() == all {
+            format!("contenders come one at a time: {why}")
+        } else {
+            format!("{}: contenders come one at a time: {why}", names.join(", "))
+        }
     };
     reasons.iter().map(line).collect()
 }

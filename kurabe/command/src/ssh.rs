@@ -237,9 +237,10 @@ impl Host {
             None => failure,
         })?;
         // The study is kept here, and what is kept can be gone on with.
-        match is_part(&examined.study, &study) {
-            true => Ok(examined),
-            false => Err(Failure::refused(format!("{} answered with another study", self.name))),
+        if is_part(&examined.study, &study) {
+            Ok(examined)
+        } else {
+            Err(Failure::refused(format!("{} answered with another study", self.name)))
         }
     }
 
@@ -313,9 +314,10 @@ impl Host {
             match serde_json::from_str(&line) {
                 Ok(Reply::Failed { is_refused, message }) => {
                     let message = format!("{}: {message}", self.name);
-                    return Err(match is_refused {
-                        true => Failure::refused(message),
-                        false => Failure::broken(message),
+                    return Err(if is_refused {
+                        Failure::refused(message)
+                    } else {
+                        Failure::broken(message)
                     });
                 }
                 Ok(reply) => {
@@ -448,9 +450,10 @@ impl Executor for Host {
             let mut record = said.unwrap_or_else(|message| {
                 let mut record = Record::begun(spec, 0);
                 record.elapsed_ns = started.elapsed().as_nanos() as u64;
-                record.outcome = match was_stopped {
-                    true => Outcome::Interrupted { phase },
-                    false => Outcome::Failed { phase, message, output: String::new() },
+                record.outcome = if was_stopped {
+                    Outcome::Interrupted { phase }
+                } else {
+                    Outcome::Failed { phase, message, output: String::new() }
                 };
                 record
             });

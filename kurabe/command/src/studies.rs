@@ -216,10 +216,7 @@ impl Source {
 /// Takes out of a study what this machine cannot have, when the study says so. Gates of contenders
 /// that are left out are refused.
 pub fn leave_out_missing(study: &mut Study) -> Result<(), Failure> {
-    match study.leave_out_missing {
-        true => leave_out(study, guests::missing),
-        false => Ok(()),
-    }
+    if study.leave_out_missing { leave_out(study, guests::missing) } else { Ok(()) }
 }
 
 /// Takes out of a study the contenders that lack something, and the workloads that this machine cannot
@@ -304,9 +301,10 @@ fn keep(
 fn names_of(mut load: Load) -> (Vec<String>, Vec<String>) {
     let of = |load: &Load| KINDS.open(load).map(|load| (load.metrics(), load.operations()));
     let names = of(&load).unwrap_or_default();
-    match names.1.is_empty() && KINDS.read(&mut load).is_ok() {
-        true => of(&load).unwrap_or_default(),
-        false => names,
+    if names.1.is_empty() && KINDS.read(&mut load).is_ok() {
+        of(&load).unwrap_or_default()
+    } else {
+        names
     }
 }
 

@@ -15,9 +15,10 @@ const HOSTILE: &str = "h\u{1b}[5m\u{9b}5m\u{202e}\u{2066}\u{200b}\u{8}\t\u{7}\r\
 #[track_caller]
 fn is_text(shown: &str, coloured: bool) {
     let own = ["0", "1", "2", "31", "32", "33"].map(|code| format!("\u{1b}[{code}m"));
-    let left = match coloured {
-        true => own.iter().fold(shown.to_string(), |text, code| text.replace(code, "")),
-        false => shown.to_string(),
+    let left = if coloured {
+        own.iter().fold(shown.to_string(), |text, code| text.replace(code, ""))
+    } else {
+        shown.to_string()
     };
     let hidden =
         |c: char| (c.is_control() && c != '\n') || "\u{202e}\u{2066}\u{200b}\u{ad}".contains(c);

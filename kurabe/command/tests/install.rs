@@ -32,9 +32,10 @@ fn files_below(directory: &Path) -> BTreeSet<PathBuf> {
     let mut directories = vec![directory.to_path_buf()];
     while let Some(directory) = directories.pop() {
         for entry in fs::read_dir(&directory).unwrap().flatten() {
-            match entry.file_type().unwrap().is_dir() {
-                true => directories.push(entry.path()),
-                false => _ = files.insert(entry.path()),
+            if entry.file_type().unwrap().is_dir() {
+                directories.push(entry.path());
+            } else {
+                _ = files.insert(entry.path());
             }
         }
     }

@@ -458,9 +458,12 @@ fn groups_named(directory: &Path, name: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let below = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
     below
-        .flat_map(|entry| match entry.file_name() == name {
-            true => vec![entry.path()],
-            false => groups_named(&entry.path(), name),
+        .flat_map(|entry| {
+            if entry.file_name() == name {
+                vec![entry.path()]
+            } else {
+                groups_named(&entry.path(), name)
+            }
         })
         .collect()
 }

@@ -258,9 +258,10 @@ impl<D: BlockDevice> Recorder<D> {
     fn keep(&self, request: usize, bytes: &[u8], offset: u64) -> io::Result<()> {
         let before = self.bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         let is_full = before >= self.bytes_max || self.unkept.load(Ordering::Acquire) < usize::MAX;
-        let kept = match is_full {
-            true => Err(io::ErrorKind::StorageFull.into()),
-            false => self.data.write_all_at(bytes, offset),
+        let kept = if is_full {
+            Err(io::ErrorKind::StorageFull.into())
+        } else {
+            self.data.write_all_at(bytes, offset)
         };
         if kept.is_err() {
             self.unkept.fetch_min(request, Ordering::AcqRel);

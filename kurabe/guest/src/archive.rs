@@ -85,12 +85,13 @@ impl Contents {
                         }
                         self.0.insert(next, Entry::Link(target));
                     } else {
-                        let entry = match found.is_dir() {
-                            true => Entry::Directory,
-                            false => Entry::File {
+                        let entry = if found.is_dir() {
+                            Entry::Directory
+                        } else {
+                            Entry::File {
                                 executable: found.permissions().mode() & 0o111 != 0,
                                 source,
-                            },
+                            }
                         };
                         self.0.insert(next.clone(), entry);
                         at = next;

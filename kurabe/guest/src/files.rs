@@ -45,10 +45,10 @@ pub fn files_below(directory: &Path) -> Result<Vec<PathBuf>, Error> {
     let mut files = Vec::new();
     for name in names_in(directory)? {
         let path = directory.join(&name);
-        match path.is_dir() && !path.is_symlink() {
-            true => files
-                .extend(files_below(&path)?.into_iter().map(|below| Path::new(&name).join(below))),
-            false => files.push(name.into()),
+        if path.is_dir() && !path.is_symlink() {
+            files.extend(files_below(&path)?.into_iter().map(|below| Path::new(&name).join(below)))
+        } else {
+            files.push(name.into())
         }
     }
     Ok(files)

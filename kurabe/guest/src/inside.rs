@@ -159,10 +159,11 @@ fn wait_for_port() -> io::Result<PathBuf> {
 
 /// Runs the command, and waits for whatever else loses its parent.
 fn run(words: &[String], port: File, on_console: bool) -> io::Result<u8> {
-    let mut command = match on_console {
+    let mut command = if on_console {
         // As root's shell would find it.
-        true => program::as_given(&words[0]),
-        false => program::itself(),
+        program::as_given(&words[0])
+    } else {
+        program::itself()
     };
     command.args(&words[usize::from(on_console)..]);
     command

@@ -78,11 +78,10 @@ impl Kernel {
         let mut known: Vec<&str> = names.iter().filter_map(|name| version_of(name)).collect();
         known.sort_by(|one, other| by_version(other, one));
         let known: Vec<String> = known.iter().map(|version| format!("linux-{version}")).collect();
-        Error::Refused(match known.is_empty() {
-            true => {
-                format!("{self}: the package source has no kernel; 'apt-get update' reads it anew")
-            }
-            false => format!("{self}: there is no such kernel; there are {}", known.join(", ")),
+        Error::Refused(if known.is_empty() {
+            format!("{self}: the package source has no kernel; 'apt-get update' reads it anew")
+        } else {
+            format!("{self}: there is no such kernel; there are {}", known.join(", "))
         })
     }
 

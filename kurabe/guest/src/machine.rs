@@ -241,9 +241,10 @@ impl Image {
             .args(["-device", &format!("virtio-9p-pci,fsdev=host,mount_tag={SHARE}")]);
         if let Some(disk) = disk {
             let cache = if disk.direct { "cache=none,aio=native" } else { "cache=writeback" };
-            let (drive, device) = match disk.discard {
-                true => ("discard=unmap", "discard=on"),
-                false => ("discard=ignore", "discard=off,write-zeroes=off"),
+            let (drive, device) = if disk.discard {
+                ("discard=unmap", "discard=on")
+            } else {
+                ("discard=ignore", "discard=off,write-zeroes=off")
             };
             let path = escaped(&disk.path);
             let drive = format!("if=none,id=disk,format=raw,{cache},{drive},file={path}");

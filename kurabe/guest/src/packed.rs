@@ -46,9 +46,8 @@ pub fn own_program() -> Result<PathBuf, Error> {
 /// The programs that a guest is to hold and that are here, by their paths.
 fn programs(needs: &Needs) -> impl Iterator<Item = PathBuf> {
     let all = PROGRAMS.iter().copied().chain(needs.programs.iter().map(String::as_str));
-    let path = |name: &str| match name.contains('/') {
-        true => Some(PathBuf::from(name)),
-        false => program::find(name),
+    let path = |name: &str| {
+        if name.contains('/') { Some(PathBuf::from(name)) } else { program::find(name) }
     };
     // The kernel itself calls the last one by this name.
     all.filter_map(path).chain(["/sbin/modprobe".into()])

@@ -65,12 +65,13 @@ pub fn sha256(paths: &[&Path]) -> Result<Vec<String>, Error> {
         .map_err(Error::system("sha256sum"))?;
     let text = String::from_utf8_lossy(&output.stdout);
     let sums: Vec<String> = text.split_terminator('\0').map(|line| line[..64].into()).collect();
-    match output.status.success() && sums.len() == paths.len() {
-        true => Ok(sums),
-        false => Err(Error::Refused(format!(
+    if output.status.success() && sums.len() == paths.len() {
+        Ok(sums)
+    } else {
+        Err(Error::Refused(format!(
             "sha256sum: {}",
             String::from_utf8_lossy(&output.stderr).trim()
-        ))),
+        )))
     }
 }
 

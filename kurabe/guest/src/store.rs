@@ -286,9 +286,10 @@ impl Store {
         let found = locks.iter().find(|lock| lock.place == place || lock.id == place);
         let lock = found.cloned().ok_or_else(|| {
             let places: Vec<&str> = locks.iter().map(|lock| lock.place.as_str()).collect();
-            Error::Refused(match places.is_empty() {
-                true => format!("there is no guest '{place}', and no other either"),
-                false => format!("there is no guest '{place}'; there are {}", places.join(", ")),
+            Error::Refused(if places.is_empty() {
+                format!("there is no guest '{place}', and no other either")
+            } else {
+                format!("there is no guest '{place}'; there are {}", places.join(", "))
             })
         })?;
         self.remove_image(&lock)?;
@@ -524,10 +525,8 @@ impl Store {
     }
 
     fn kernel_of_file(&self, path: &Path, work: &Work<'_>) -> Result<KernelFacts, Error> {
-        let path = match path.is_dir() {
-            true => path.join("arch/x86/boot/bzImage"),
-            false => path.to_path_buf(),
-        };
+        let path =
+            if path.is_dir() { path.join("arch/x86/boot/bzImage") } else { path.to_path_buf() };
         let bytes = trust::file::read(&path, KERNEL_BYTES_MAX)?;
         let release = boot_image::release(&bytes).ok_or_else(|| {
             Error::Refused(format!(

@@ -12,9 +12,10 @@ pub fn die_with_parent(command: &mut Command) {
         let (asked, above) =
             unsafe { (libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL), libc::getppid()) };
         // It may have ended before it was asked for.
-        match asked == 0 && above as u32 == parent {
-            true => Ok(()),
-            false => Err(std::io::Error::from_raw_os_error(libc::ESRCH)),
+        if asked == 0 && above as u32 == parent {
+            Ok(())
+        } else {
+            Err(std::io::Error::from_raw_os_error(libc::ESRCH))
         }
     };
     // SAFETY: the closure allocates nothing, takes no lock and touches no memory but its copy of

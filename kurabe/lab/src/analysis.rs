@@ -480,9 +480,10 @@ fn latencies(records: &[&Record]) -> Vec<Latency> {
                 count: sum(|latency| latency.count),
                 bytes: sum(|latency| latency.bytes),
                 total_ns: sum(|latency| latency.total_ns),
-                quantiles_ns: match kind.quantiles_ns.is_empty() {
-                    true => Vec::new(),
-                    false => QUANTILES.map(|quantile| (quantile, middle(quantile))).into(),
+                quantiles_ns: if kind.quantiles_ns.is_empty() {
+                    Vec::new()
+                } else {
+                    QUANTILES.map(|quantile| (quantile, middle(quantile))).into()
                 },
                 max_ns: same.iter().map(|latency| latency.max_ns).max().unwrap_or(0),
                 operation: kind.operation,
@@ -496,9 +497,12 @@ fn findings(records: &[&Record]) -> Vec<String> {
     let all = records.iter().filter_map(|r| r.load.as_ref()).flat_map(|load| &load.findings);
     let mut findings: Vec<String> = grouped(all.map(|finding| (finding, ())))
         .into_iter()
-        .map(|(finding, found)| match found.len() == records.len() {
-            true => finding.clone(),
-            false => format!("{finding} (in {} of {} trials)", found.len(), records.len()),
+        .map(|(finding, found)| {
+            if found.len() == records.len() {
+                finding.clone()
+            } else {
+                format!("{finding} (in {} of {} trials)", found.len(), records.len())
+            }
         })
         .collect();
     findings.extend(steady_words(records));

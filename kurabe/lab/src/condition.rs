@@ -400,10 +400,7 @@ impl<'a> Reader<'a> {
             let end = reader.rest().find(&end).map(|offset| reader.at + offset);
             (end.unwrap_or(reader.text.len()), false)
         })?;
-        match names.iter().any(String::is_empty) {
-            true => self.fail("expected a name"),
-            false => Ok(names),
-        }
+        if names.iter().any(String::is_empty) { self.fail("expected a name") } else { Ok(names) }
     }
 
     fn percent(&mut self) -> Result<f64, ConditionError> {

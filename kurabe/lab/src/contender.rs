@@ -126,12 +126,13 @@ pub fn check_host(host: &str) -> Result<(), String> {
         Some(bracketed) => is_bracketed(bracketed),
         None => is_name(address),
     };
-    match is_address && users.is_none_or(|users| users.split('@').all(is_name)) {
-        true => Ok(()),
-        false => Err(format!(
+    if is_address && users.is_none_or(|users| users.split('@').all(is_name)) {
+        Ok(())
+    } else {
+        Err(format!(
             "'{SSH}{host}' names no machine; write {SSH}HOST, {SSH}USER@HOST, {SSH}//USER@HOST:PORT or \
-             {SSH}//USER@[IPV6%ZONE]:PORT"
-        )),
+         {SSH}//USER@[IPV6%ZONE]:PORT"
+        ))
     }
 }
 

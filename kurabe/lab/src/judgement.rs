@@ -180,9 +180,10 @@ fn outcome_of(verdict: CheckVerdict) -> Outcome {
 /// The message for a check that a contender's records have not.
 fn no_check(name: &str, known: &[CheckAnalysis]) -> String {
     let known: Vec<&str> = known.iter().map(|found| found.check.name.as_str()).collect();
-    match known.is_empty() {
-        true => format!("no check is called '{name}'; nothing was checked"),
-        false => unknown("check is called", name, &known),
+    if known.is_empty() {
+        format!("no check is called '{name}'; nothing was checked")
+    } else {
+        unknown("check is called", name, &known)
     }
 }
 
@@ -222,9 +223,10 @@ impl Several {
         let outcome = of_all(&outcomes);
         let contradicts = is_met.iter().any(|is_met| ratio.contradicts(is_met));
         // By its own interval alone.
-        let alone = match outcome == Outcome::Inconclusive && contradicts {
-            true => format!(" (contradicts alone, but not with {count} comparisons together)"),
-            false => String::new(),
+        let alone = if outcome == Outcome::Inconclusive && contradicts {
+            format!(" (contradicts alone, but not with {count} comparisons together)")
+        } else {
+            String::new()
         };
         self.outcomes.push(outcome);
         self.evidence.push(said + &alone);
@@ -434,9 +436,10 @@ impl<'a> Result<'a> {
         margin: f64,
         metric: Option<&str>,
     ) -> Judgement {
-        let rivals: Vec<&str> = match rivals.is_empty() {
-            true => self.all_labels().into_iter().filter(|rival| *rival != label).collect(),
-            false => rivals.iter().map(String::as_str).collect(),
+        let rivals: Vec<&str> = if rivals.is_empty() {
+            self.all_labels().into_iter().filter(|rival| *rival != label).collect()
+        } else {
+            rivals.iter().map(String::as_str).collect()
         };
         let bar = 1.0 + margin;
         let is_met = |cost: f64| if fastest { cost < bar.recip() } else { cost > bar };
@@ -577,9 +580,10 @@ impl<'a> Result<'a> {
             for label in labels {
                 let trials = counted_trials(self.records, name, label);
                 let deltas: Vec<DeviceDelta> = trials.filter_map(Record::run_device).collect();
-                match deltas.is_empty() {
-                    true => several.lacks(format!("the device's requests of {label} under {name}")),
-                    false => work.push((label, deltas)),
+                if deltas.is_empty() {
+                    several.lacks(format!("the device's requests of {label} under {name}"))
+                } else {
+                    work.push((label, deltas))
                 }
             }
             if work.len() < 2 {
@@ -677,9 +681,10 @@ fn loss(workload: &WorkloadAnalysis, label: &str, share: f64, every: bool) -> Ju
     let below = |end: Option<f64>| end.is_some_and(|percent| percent < bound);
     let all = |is: &dyn Fn(&CellOverhead) -> bool| cells.iter().all(|(cell, _)| is(cell));
     let any = |is: &dyn Fn(&CellOverhead) -> bool| cells.iter().any(|(cell, _)| is(cell));
-    let (holds, fails) = match every {
-        true => (all(&|c| above(c.low_percent)), any(&|c| below(c.high_percent_among_all))),
-        false => (any(&|c| above(c.low_percent_among_all)), all(&|c| below(c.high_percent))),
+    let (holds, fails) = if every {
+        (all(&|c| above(c.low_percent)), any(&|c| below(c.high_percent_among_all)))
+    } else {
+        (any(&|c| above(c.low_percent_among_all)), all(&|c| below(c.high_percent)))
     };
     let outcome = match (holds, fails) {
         (true, _) => Outcome::Holds,

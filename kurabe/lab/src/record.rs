@@ -309,9 +309,10 @@ impl Record {
         run.machine_cpu_ns = less(run.machine_cpu_ns, phase.machine_cpu_ns);
         // Asides come in the order in which they happened, and all within the run.
         let behind = self.phases[place + 1..].iter().position(|entry| entry.phase == Phase::Sync);
-        let place = match phase.phase < Phase::Run {
-            true => place,
-            false => behind.map_or(self.phases.len(), |behind| place + 1 + behind),
+        let place = if phase.phase < Phase::Run {
+            place
+        } else {
+            behind.map_or(self.phases.len(), |behind| place + 1 + behind)
         };
         self.phases.insert(place, phase);
         if let Some(command) = &mut self.command {

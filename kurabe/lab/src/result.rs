@@ -409,9 +409,10 @@ fn refuse_what_is_there(directory: &Directory) -> Result<(), ResultError> {
             "holds a result already; go on with it by 'kurabe resume', or name another with --out",
         );
     }
-    match directory.has(STUDY_FILE) {
-        true => wrong("holds a study.toml already; name another with --out"),
-        false => Ok(()),
+    if directory.has(STUDY_FILE) {
+        wrong("holds a study.toml already; name another with --out")
+    } else {
+        Ok(())
     }
 }
 

@@ -37,9 +37,10 @@ pub fn factor(value: f64) -> String {
 
 /// An interval of a ratio: `[0.993, 1.059]`, or `[too wide to tell]`.
 pub fn interval((low, high): (f64, f64)) -> String {
-    match is_telling(low, high) {
-        true => format!("[{}, {}]", ratio(low), ratio(high)),
-        false => format!("[{TOO_WIDE}]"),
+    if is_telling(low, high) {
+        format!("[{}, {}]", ratio(low), ratio(high))
+    } else {
+        format!("[{TOO_WIDE}]")
     }
 }
 
@@ -53,9 +54,10 @@ pub fn ratio_with_interval(value: f64, ends: Option<(f64, f64)>) -> String {
 
 /// An interval of a loss in percent of a performance: `[52 %, 66 %]`, by the same rule.
 pub fn loss_interval((low, high): (f64, f64)) -> String {
-    match is_telling_loss(low, high) {
-        true => format!("[{low:.0} %, {high:.0} %]"),
-        false => format!("[{TOO_WIDE}]"),
+    if is_telling_loss(low, high) {
+        format!("[{low:.0} %, {high:.0} %]")
+    } else {
+        format!("[{TOO_WIDE}]")
     }
 }
 
@@ -67,10 +69,7 @@ pub fn is_telling_loss(low: f64, high: f64) -> bool {
 
 /// What is lost in percent, with the word for its sign: `loses 20 %`, `gains 20 %`.
 pub fn loss(percent: f64) -> String {
-    match percent < 0.0 {
-        true => format!("gains {:.0} %", -percent),
-        false => format!("loses {percent:.0} %"),
-    }
+    if percent < 0.0 { format!("gains {:.0} %", -percent) } else { format!("loses {percent:.0} %") }
 }
 
 /// A share: `5 %`, `2.5 %`.

@@ -138,9 +138,10 @@ pub fn bonnie(plan: &Bonnie<'_>, stop: &AtomicBool) -> Result<BonnieReport, Stri
         .map(parse_line)
         .collect::<Result<_, _>>()
         .map_err(|reason| format!("bonnie++'s output: {reason}"))?;
-    match records.is_empty() {
-        true => Err("bonnie++'s output: there is no CSV line".into()),
-        false => Ok(BonnieReport { records, finished }),
+    if records.is_empty() {
+        Err("bonnie++'s output: there is no CSV line".into())
+    } else {
+        Ok(BonnieReport { records, finished })
     }
 }
 

@@ -110,10 +110,8 @@ impl Enclosure {
         let is_privileged = capabilities(None)?.effective.contains(CapabilitySet::SYS_ADMIN);
         let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
         let map = |number: u32| tree::text(format!("{number} {number} 1"));
-        let user_maps = match is_privileged {
-            true => None,
-            false => Some([map(user.as_raw())?, map(group.as_raw())?]),
-        };
+        let user_maps =
+            if is_privileged { None } else { Some([map(user.as_raw())?, map(group.as_raw())?]) };
         let kept = if is_privileged { KEPT } else { CapabilitySet::empty() };
         let enclosing = Enclosing::new(Blueprint {
             parts: plan.parts,

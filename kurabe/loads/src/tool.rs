@@ -95,12 +95,11 @@ impl Tool {
     pub fn version(self) -> Result<String, ToolError> {
         let argument = [self.facts().2];
         // Without an enclosure it is asked all the same: no job is read.
-        let asked = match self.is_kept_in() && enclosure::refusal().is_none() {
-            true => ask(self, &argument, Stdio::null()),
-            false => {
-                let mut command = self.locate()?.command();
-                run(command.args(argument), &AtomicBool::new(false))
-            }
+        let asked = if self.is_kept_in() && enclosure::refusal().is_none() {
+            ask(self, &argument, Stdio::null())
+        } else {
+            let mut command = self.locate()?.command();
+            run(command.args(argument), &AtomicBool::new(false))
         };
         let output = match asked {
             Ok(output) => output,
@@ -305,13 +304,14 @@ pub fn run_kept_in(
     let located = tool.locate()?;
     let (program, mut command) = (located.path().to_path_buf(), located.command());
     fill(&mut command);
-    let enclosure = match enclosure::is_inside() {
-        true => None,
-        false => match enclosure::refusal() {
+    let enclosure = if enclosure::is_inside() {
+        None
+    } else {
+        match enclosure::refusal() {
             None => Some(Enclosure { programs: vec![program], ..reach.clone() }),
             Some(_) if !enclosure::is_root() => None,
             Some(reason) => return Err(ToolError::NotKeptIn { program: tool.program(), reason }),
-        },
+        }
     };
     start(&mut command, enclosure.as_ref(), Stdio::null(), None, stop)
 }

@@ -86,16 +86,18 @@ impl Known<'_> {
 
     fn check_workload(&self, name: &str, field: &str) -> Result<(), Error> {
         let known = self.workloads();
-        match known.contains(&name) {
-            true => Ok(()),
-            false => Err(error(field, unknown("workload is called", name, &known))),
+        if known.contains(&name) {
+            Ok(())
+        } else {
+            Err(error(field, unknown("workload is called", name, &known)))
         }
     }
 
     fn check_label(&self, label: &str, field: &str) -> Result<(), Error> {
-        match self.labels.contains(&label) {
-            true => Ok(()),
-            false => Err(error(field, unknown("contender is labelled", label, &self.labels))),
+        if self.labels.contains(&label) {
+            Ok(())
+        } else {
+            Err(error(field, unknown("contender is labelled", label, &self.labels)))
         }
     }
 

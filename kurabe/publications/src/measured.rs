@@ -185,10 +185,7 @@ fn metric_ratio(
             };
             let (under, over) = (of(baseline)?, of(label)?);
             // A cost is the reciprocal of what more is better of.
-            match unit.more_is_better() {
-                true => compared(over, under)?,
-                false => compared(under, over)?,
-            }
+            if unit.more_is_better() { compared(over, under)? } else { compared(under, over)? }
         }
     };
     Some((ratio, unit))

@@ -71,10 +71,8 @@ fn chart(
             (rows.map(|row| (row.head.as_str(), &row.cells[place])).collect(), Along::Rows)
         }
     };
-    let others = match along(published) == across {
-        true => unnamed(published, result.plan),
-        false => Vec::new(),
-    };
+    let others =
+        if along(published) == across { unnamed(published, result.plan) } else { Vec::new() };
     let named = picture.reference.as_deref();
     let reference = cells.iter().find(|(head, _)| Some(*head) == named).map(|(_, cell)| *cell);
     let line = Line { cells, reference };
@@ -105,10 +103,8 @@ impl Line<'_> {
         let several = self.workloads().len() > 1;
         let mut bars = Vec::new();
         let here = |name: &str, layer: usize, one: &Reference, cell: &table::Cell| {
-            let label = match several {
-                true => format!("{name}, {}", one.workload),
-                false => format!("{name}, here"),
-            };
+            let label =
+                if several { format!("{name}, {}", one.workload) } else { format!("{name}, here") };
             self.here(result, label, layer, one, cell)
         };
         for (head, cell) in &self.cells {
@@ -173,9 +169,10 @@ impl Line<'_> {
                     baseline: Some(base.contender.clone()),
                     ..one.clone()
                 };
-                let ratio = match base.contender == one.contender {
-                    true => Measured { value: 1.0, ends: None, ..measured },
-                    false => measure(result, &ratio)?,
+                let ratio = if base.contender == one.contender {
+                    Measured { value: 1.0, ends: None, ..measured }
+                } else {
+                    measure(result, &ratio)?
                 };
                 let number = digits(absolute.value);
                 (ratio, format!("{} ({number}{unit})", words::ratio(ratio.value)))

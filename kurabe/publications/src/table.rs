@@ -427,9 +427,8 @@ impl Here {
             || self.operation.is_some()
             || self.detail.is_some();
         let of = |own: &Option<String>, outer: &Option<String>| own.clone().or(outer.clone());
-        let figure = |own: &Option<String>, outer: &Option<String>| match names_figure {
-            true => own.clone(),
-            false => outer.clone(),
+        let figure = |own: &Option<String>, outer: &Option<String>| {
+            if names_figure { own.clone() } else { outer.clone() }
         };
         Here {
             workload: self.workload.clone().or(outer.workload.clone()),

@@ -104,9 +104,10 @@ pub fn pictures_of(view: &View<'_>) -> Vec<Block> {
 /// The maps of a fio matrix, with what they are.
 pub fn maps(view: &View<'_>) -> Vec<Block> {
     let maps: Vec<Block> = matrix::maps(view).into_iter().map(Block::Map).collect();
-    match maps.is_empty() {
-        true => maps,
-        false => maps.into_iter().chain([Block::Text(matrix::explained(view.analysis))]).collect(),
+    if maps.is_empty() {
+        maps
+    } else {
+        maps.into_iter().chain([Block::Text(matrix::explained(view.analysis))]).collect()
     }
 }
 
@@ -128,9 +129,10 @@ fn certainty(source: &Source) -> String {
         false => String::new(),
     };
     let is_unsure = |one: &Warning| matches!(one.kind, Kind::Wander | Kind::FewBlocks);
-    let only_if = match loads().flat_map(|workload| &workload.warnings).any(is_unsure) {
-        true => " if the repetitions are independent",
-        false => "",
+    let only_if = if loads().flat_map(|workload| &workload.warnings).any(is_unsure) {
+        " if the repetitions are independent"
+    } else {
+        ""
     };
     match (together.as_str(), only_if) {
         ("", "") => sentences(&[trials]),
@@ -194,9 +196,10 @@ fn what_is_open(source: &Source, forecast: &Forecast) -> String {
     // More blocks cannot decide all that looks open.
     let is_told = pairs().count() <= OPEN_TOLD
         && pairs().map(|(open, _)| open.len()).sum::<usize>() == forecast.open;
-    let mut parts: Vec<String> = match is_told {
-        true => pairs().map(|(open, load)| of(text::list(&open), load)).collect(),
-        false => vec![format!("{} of {} comparisons", forecast.open, forecast.comparisons)],
+    let mut parts: Vec<String> = if is_told {
+        pairs().map(|(open, load)| of(text::list(&open), load)).collect()
+    } else {
+        vec![format!("{} of {} comparisons", forecast.open, forecast.comparisons)]
     };
     let best = |load: &WorkloadAnalysis| Standings::of(load, &source.plan).rivals();
     let rivals = loads.iter().filter_map(|load| Some((best(load)?, load)));
@@ -299,9 +302,10 @@ fn warnings(source: &Source) -> (Vec<Block>, Vec<Block>) {
     let grave = all.iter().take_while(|told| told.rank == 0).count();
     let shown = all.into_iter().take(WARNINGS_MAX).map(|told| {
         let every = told.workloads.len() == source.analysis.workloads.len();
-        Block::Warning(match several && !every {
-            true => format!("{}: {}", text::list(&told.workloads), told.text),
-            false => told.text,
+        Block::Warning(if several && !every {
+            format!("{}: {}", text::list(&told.workloads), told.text)
+        } else {
+            told.text
         })
     });
     let mut blocks: Vec<Block> = shown.collect();
@@ -388,9 +392,12 @@ fn remarks(loads: &[WorkloadAnalysis]) -> Vec<String> {
     };
     text::grouped(loads.iter().flat_map(of))
         .into_iter()
-        .map(|(remark, names)| match names.len() == loads.len() {
-            true => remark,
-            false => format!("{}: {remark}", text::list(&names)),
+        .map(|(remark, names)| {
+            if names.len() == loads.len() {
+                remark
+            } else {
+                format!("{}: {remark}", text::list(&names))
+            }
         })
         .collect()
 }
@@ -408,10 +415,11 @@ fn of_contenders(
     };
     text::grouped(workload.contenders.iter().flat_map(of))
         .into_iter()
-        .map(|(note, labels)| match labels.len() == all {
-            true => note,
-            false => format!("{}: {note}", text::list(&labels)),
-        })
+        .map(
+            |(note, labels)| {
+                if labels.len() == all { note } else { format!("{}: {note}", text::list(&labels)) }
+            },
+        )
         .collect()
 }
 

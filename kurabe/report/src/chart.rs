@@ -207,9 +207,10 @@ pub fn undecided_sign(series: &[Series]) -> Vec<Sign> {
     let has_line =
         |one: &Series| series.iter().any(|other| other.key == one.key && other.mark == Mark::Line);
     let is_undecided = |one: &Series| one.mark == Mark::Hollow && !has_line(one);
-    match series.iter().any(is_undecided) {
-        true => vec![Sign { mark: Mark::Hollow, text }],
-        false => Vec::new(),
+    if series.iter().any(is_undecided) {
+        vec![Sign { mark: Mark::Hollow, text }]
+    } else {
+        Vec::new()
     }
 }
 

@@ -113,10 +113,11 @@ fn counts(
     let told = workloads.iter().filter(|one| is_told(one));
     let said = text::grouped(told.filter_map(said)).into_iter();
     let of_one = workloads.len() == 1;
-    said.map(|(said, names)| match of_one {
-        true => format!("{said}."),
-        false => format!("{}: {said}.", text::list(&names)),
-    })
+    said.map(
+        |(said, names)| {
+            if of_one { format!("{said}.") } else { format!("{}: {said}.", text::list(&names)) }
+        },
+    )
     .collect()
 }
 
@@ -190,9 +191,10 @@ fn with_checks(
 fn nothing_to_compare(workload: &WorkloadAnalysis, plan: &Plan) -> Option<Option<String>> {
     let baseline = plan.baseline_label();
     if workload.contenders.iter().all(|contender| contender.metrics.is_empty()) {
-        return Some(match checks::any(workload) {
-            true => checks::sentence(workload),
-            false => Some("No contender completed a trial.".into()),
+        return Some(if checks::any(workload) {
+            checks::sentence(workload)
+        } else {
+            Some("No contender completed a trial.".into())
         });
     }
     if workload.contenders.len() > 1
@@ -209,9 +211,10 @@ fn nothing_to_compare(workload: &WorkloadAnalysis, plan: &Plan) -> Option<Option
     if !has_no_figure(workload, baseline) {
         return None;
     }
-    let advice = match workload.contender(baseline).is_some_and(|one| one.failed > 0) {
-        true => ": choose another with --baseline",
-        false => "",
+    let advice = if workload.contender(baseline).is_some_and(|one| one.failed > 0) {
+        ": choose another with --baseline"
+    } else {
+        ""
     };
     Some(Some(format!("{baseline}, the baseline, completed no trial{advice}.")))
 }

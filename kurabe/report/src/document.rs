@@ -108,9 +108,10 @@ pub fn said_once(parts: &mut [(String, Vec<Block>)]) -> Vec<Block> {
     }
     let all = parts.len();
     let one = |((kind, text), names): ((usize, String), Vec<String>)| {
-        PARAGRAPHS[kind](match names.len() == all {
-            true => text,
-            false => format!("{}: {text}", list(&names)),
+        PARAGRAPHS[kind](if names.len() == all {
+            text
+        } else {
+            format!("{}: {text}", list(&names))
         })
     };
     shared.into_iter().map(one).collect()
@@ -235,9 +236,10 @@ pub fn markdown(blocks: &[Block]) -> String {
             Block::Note(text) => format!("- Note: {}\n", text::markdown(text)),
             Block::Fold { summary, blocks, .. } => {
                 let inner = markdown(blocks);
-                match inner.is_empty() {
-                    true => continue,
-                    false => format!("**{}**\n\n{inner}", text::markdown(summary)),
+                if inner.is_empty() {
+                    continue;
+                } else {
+                    format!("**{}**\n\n{inner}", text::markdown(summary))
                 }
             }
         };

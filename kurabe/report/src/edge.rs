@@ -32,9 +32,10 @@ pub fn bound(series: &mut Vec<Series>, keys: &[Key]) -> String {
     let mut numbers: Vec<Series> = Vec::new();
     for one in series.iter_mut() {
         for point in one.points.iter_mut().filter(|point| point.y.abs() > edge) {
-            let text = match several {
-                true => format!("{} {:.0} %", keys[one.key].name, point.y),
-                false => format!("{:.0} %", point.y),
+            let text = if several {
+                format!("{} {:.0} %", keys[one.key].name, point.y)
+            } else {
+                format!("{:.0} %", point.y)
             };
             point.y = edge.copysign(point.y);
             let at_place = |other: &&Series| {
@@ -62,9 +63,10 @@ pub fn bound(series: &mut Vec<Series>, keys: &[Key]) -> String {
 /// any.
 pub fn end_of_places(places: usize, series: &[Series]) -> f64 {
     let places = places as f64;
-    match series.iter().any(|one| one.mark == Mark::Label) {
-        true => places * 1.14 - 0.7,
-        false => places - 0.7,
+    if series.iter().any(|one| one.mark == Mark::Label) {
+        places * 1.14 - 0.7
+    } else {
+        places - 0.7
     }
 }
 

@@ -153,9 +153,10 @@ fn leaf(value: &Value) -> String {
 
 /// What was executed for one trial, and what the file system says of itself.
 fn commands(record: &Record) -> Vec<Block> {
-    let mut blocks = match record.commands.is_empty() {
-        true => vec![Block::Text("Nothing was executed to make it.".into())],
-        false => vec![Block::Code(record.commands.join("\n"))],
+    let mut blocks = if record.commands.is_empty() {
+        vec![Block::Text("Nothing was executed to make it.".into())]
+    } else {
+        vec![Block::Code(record.commands.join("\n"))]
     };
     let mounted = record.mounted_as.as_deref().unwrap_or_default();
     let geometry = record.geometry.as_deref().unwrap_or_default();

@@ -111,9 +111,12 @@ pub fn latencies_csv(analysis: &Analysis) -> Option<String> {
                 let mut fields = vec![workload, label, latency.operation.clone()];
                 let sums = [latency.count, latency.bytes, latency.total_ns];
                 fields.extend(sums.map(|number| number.to_string()));
-                fields.extend(QUANTILES.map(|quantile| match latency.quantiles_ns.is_empty() {
-                    true => String::new(),
-                    false => latency.at(quantile).to_string(),
+                fields.extend(QUANTILES.map(|quantile| {
+                    if latency.quantiles_ns.is_empty() {
+                        String::new()
+                    } else {
+                        latency.at(quantile).to_string()
+                    }
                 }));
                 fields.push(latency.max_ns.to_string());
                 text.push_str(&line(fields));

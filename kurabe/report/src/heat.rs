@@ -142,9 +142,10 @@ impl HeatMap {
     fn cell(&self, cell: Option<&HeatCell>, place: Place, x: f64, y: f64) -> String {
         let Some(cell) = cell else { return "<g role=\"cell\" aria-label=\"-\"></g>\n".into() };
         let says = escape(&cell.says);
-        let (style, colour) = match cell.decided {
-            true => (format!("fill:{}", self.colour(cell.value, place)), place.ink()),
-            false => (undecided(place), place.faint()),
+        let (style, colour) = if cell.decided {
+            (format!("fill:{}", self.colour(cell.value, place)), place.ink())
+        } else {
+            (undecided(place), place.faint())
         };
         let cell_box = cell_of(x + 0.5, y + 0.5, CELL_WIDTH - 3.0, CELL_HEIGHT - 3.0, &style);
         let (x, y) = (x + CELL_WIDTH / 2.0 - 1.0, y + 18.0);

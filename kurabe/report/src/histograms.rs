@@ -183,9 +183,10 @@ impl Histograms {
         if left_out.is_empty() {
             return;
         }
-        let consequence = match merged_any {
-            true => "the percentiles leave it out",
-            false => "no histogram is left, so each percentile is the median of the trials' own",
+        let consequence = if merged_any {
+            "the percentiles leave it out"
+        } else {
+            "no histogram is left, so each percentile is the median of the trials' own"
         };
         contender.findings.push(format!("{} ({consequence})", left_out.join("; ")));
     }
@@ -209,12 +210,11 @@ impl Sums {
                 let kinds = reader.kinds();
                 let filled = found.sums.iter().map(|sum| &sum.histogram);
                 let all = filled.chain(kinds.iter().map(|kind| &kind.histogram));
-                match all.map(Histogram::distinct_values).sum::<usize>() > room {
-                    true => Err("there are more kinds of operations than can be kept".into()),
-                    false => {
-                        found.add_trial(record, kinds);
-                        Ok(())
-                    }
+                if all.map(Histogram::distinct_values).sum::<usize>() > room {
+                    Err("there are more kinds of operations than can be kept".into())
+                } else {
+                    found.add_trial(record, kinds);
+                    Ok(())
                 }
             });
             match added {

@@ -115,12 +115,10 @@ fn legend(chart: &Chart) -> String {
 
 /// The numbers of a picture, folded; nothing where they stand in a table beside it.
 fn numbers(numbers: &Table, caption: &str) -> String {
-    match numbers.rows.is_empty() {
-        true => String::new(),
-        false => format!(
-            "<details><summary>The numbers</summary>\n{}</details>\n",
-            table(numbers, caption)
-        ),
+    if numbers.rows.is_empty() {
+        String::new()
+    } else {
+        format!("<details><summary>The numbers</summary>\n{}</details>\n", table(numbers, caption))
     }
 }
 

@@ -30,9 +30,10 @@ pub fn of(workloads: &[WorkloadAnalysis], plan: &Plan) -> Vec<Block> {
 pub fn parts(workload: &WorkloadAnalysis, plan: &Plan) -> Vec<Block> {
     let mut table = empty("part of the load", plan);
     table.rows = parts_of(workload).iter().map(|part| row(workload, part, part, plan)).collect();
-    match table.rows.is_empty() {
-        true => Vec::new(),
-        false => vec![Block::table("Its parts", table), Block::Text(legend(plan, true))],
+    if table.rows.is_empty() {
+        Vec::new()
+    } else {
+        vec![Block::table("Its parts", table), Block::Text(legend(plan, true))]
     }
 }
 
@@ -67,9 +68,10 @@ fn parts_of(workload: &WorkloadAnalysis) -> Vec<&str> {
     }
     let is_part = |one: &&Comparison| one.metric != primary && one.unit == Unit::Nanoseconds;
     let parts = || workload.comparisons.iter().filter(is_part);
-    match parts().any(|one| one.verdict.is_different()) {
-        true => text::distinct(parts().map(|one| one.metric.as_str())),
-        false => Vec::new(),
+    if parts().any(|one| one.verdict.is_different()) {
+        text::distinct(parts().map(|one| one.metric.as_str()))
+    } else {
+        Vec::new()
     }
 }
 

@@ -13,10 +13,7 @@ pub fn too_few_explained() -> String {
 
 /// A ratio of this comparison as one of speeds: above 1 is faster.
 pub fn speed_of(comparison: &Comparison, ratio: f64) -> f64 {
-    match comparison.unit.more_is_better() {
-        true => ratio,
-        false => ratio.recip(),
-    }
+    if comparison.unit.more_is_better() { ratio } else { ratio.recip() }
 }
 
 /// The ends of a comparison's interval as those of a ratio of speeds, as wide as its verdict needs: where
@@ -37,9 +34,10 @@ pub fn speeds(comparison: &Comparison) -> Option<(f64, f64)> {
 /// The ends of an interval, with as many digits as it deserves: more where an end would look like 1.
 pub fn ends_text(low: f64, high: f64) -> String {
     let looks_like_1 = |end: f64| end != 1.0 && (end - 1.0).abs() < 0.005;
-    match high / low < 1.1 || looks_like_1(low) || looks_like_1(high) {
-        true => format!("{low:.3} to {high:.3}"),
-        false => format!("{low:.2} to {high:.2}"),
+    if high / low < 1.1 || looks_like_1(low) || looks_like_1(high) {
+        format!("{low:.3} to {high:.3}")
+    } else {
+        format!("{low:.2} to {high:.2}")
     }
 }
 

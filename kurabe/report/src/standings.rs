@@ -467,9 +467,10 @@ impl Standings {
     /// The label; where a large difference is likely and not sure, with how it looks.
     fn looks(&self, one: &Standing) -> String {
         let is_far = one.speed.max(one.speed.recip()) > 1.0 + BOUND_MAX;
-        match is_far && one.is_marked("?") {
-            true => format!("{} (looks {} times as fast)", one.label, text::ratio(one.speed)),
-            false => one.label.clone(),
+        if is_far && one.is_marked("?") {
+            format!("{} (looks {} times as fast)", one.label, text::ratio(one.speed))
+        } else {
+            one.label.clone()
         }
     }
 }

@@ -128,10 +128,8 @@ fn beside(chart: &Chart) -> f64 {
 fn in_page(chart: &Chart) -> String {
     let rows = if chart.y.fixed { " rows" } else { "" };
     let height = f64::from(chart.height) - ABOVE - BELOW;
-    let narrow = match chart.y.fixed {
-        true => height + ROW_LABEL_HEIGHT * chart.y.ticks.len() as f64,
-        false => height,
-    };
+    let narrow =
+        if chart.y.fixed { height + ROW_LABEL_HEIGHT * chart.y.ticks.len() as f64 } else { height };
     let mut out = String::new();
     if !chart.y.title.is_empty() {
         let _ = writeln!(out, "<p class=\"axis\">{}</p>", escape(&chart.y.title));

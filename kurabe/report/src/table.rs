@@ -71,9 +71,10 @@ impl Screen {
     /// Writes a text in the colour of a tone.
     pub fn paint(&mut self, text: &str, tone: Tone) {
         let escaped = text::terminal(text);
-        let _ = match self.colour && tone != Tone::Plain {
-            true => write!(self.text, "\u{1b}[{}m{escaped}\u{1b}[0m", tone.code()),
-            false => write!(self.text, "{escaped}"),
+        let _ = if self.colour && tone != Tone::Plain {
+            write!(self.text, "\u{1b}[{}m{escaped}\u{1b}[0m", tone.code())
+        } else {
+            write!(self.text, "{escaped}")
         };
     }
 

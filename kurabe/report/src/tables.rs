@@ -89,10 +89,7 @@ fn slow_cell(workload: &WorkloadAnalysis, contender: &ContenderAnalysis) -> Cell
             mean.into_iter().chain(one.slow.map(of)).collect()
         }
     };
-    match words.is_empty() {
-        true => "-".into(),
-        false => Cell::toned(words.join("; "), Tone::Uncertain),
-    }
+    if words.is_empty() { "-".into() } else { Cell::toned(words.join("; "), Tone::Uncertain) }
 }
 
 /// Name of the most important figure of a workload.
@@ -219,9 +216,12 @@ pub fn latencies(workload: &WorkloadAnalysis, plan: &Plan) -> Table {
                 contender.label.as_str().into(),
                 text::count(latency.count as f64).into(),
             ];
-            row.extend(QUANTILES.map(|quantile| match latency.quantiles_ns.is_empty() {
-                true => "-".into(),
-                false => time(latency.at(quantile)),
+            row.extend(QUANTILES.map(|quantile| {
+                if latency.quantiles_ns.is_empty() {
+                    "-".into()
+                } else {
+                    time(latency.at(quantile))
+                }
             }));
             row.extend([time(latency.max_ns), rate.into()]);
             table.rows.push(row);
@@ -233,10 +233,7 @@ pub fn latencies(workload: &WorkloadAnalysis, plan: &Plan) -> Table {
 /// A kind of operation, for a reader: kurabe's own have `_` for a blank, and the name before a colon is the
 /// user's.
 fn operation_text(kind: &str) -> String {
-    match kind.contains(": ") {
-        true => kind.to_owned(),
-        false => kind.replace('_', " "),
-    }
+    if kind.contains(": ") { kind.to_owned() } else { kind.replace('_', " ") }
 }
 
 /// Whether operations of this kind wait side by side: the sum of their latencies is then no time
@@ -388,9 +385,10 @@ pub fn trials_text(workloads: &[WorkloadAnalysis]) -> String {
     let counts =
         || contenders.clone().map(|one| one.trials - one.failed).filter(|count| *count > 0);
     let (least, most) = (counts().min().unwrap_or(0), counts().max().unwrap_or(0));
-    let count = match least == most {
-        true => text::counted(most, "trial"),
-        false => format!("{least} to {most} trials"),
+    let count = if least == most {
+        text::counted(most, "trial")
+    } else {
+        format!("{least} to {most} trials")
     };
     format!("{count} of each contender")
 }
@@ -481,9 +479,10 @@ pub fn trials(source: &Source, workload: &WorkloadAnalysis) -> Table {
 
 /// What disturbed a trial: `steal`, or of its turns `3 of 40 turns: steal`.
 fn disturbance(record: &Record) -> Cell {
-    let runs: Vec<Option<Watched>> = match record.slices.is_empty() {
-        true => vec![record.watched],
-        false => record.slices.iter().map(|slice| slice.watched).collect(),
+    let runs: Vec<Option<Watched>> = if record.slices.is_empty() {
+        vec![record.watched]
+    } else {
+        record.slices.iter().map(|slice| slice.watched).collect()
     };
     let marks: Vec<Cause> = causes(&runs).into_iter().flatten().collect();
     let words = text::list(&text::distinct(marks.iter().map(|cause| cause.words().to_string())));

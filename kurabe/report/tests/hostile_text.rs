@@ -132,9 +132,10 @@ fn skeleton(text: &str) -> Vec<String> {
         if is_script {
             let (script, after) = rest.split_once("</script>").unwrap();
             // That of the charts is data; the others are the page's own, letter by letter.
-            match script.starts_with('[') {
-                true => assert!(!script.contains(['<', '\u{2028}', '\u{2029}']), "{script}"),
-                false => found.push(format!("{} bytes", script.len())),
+            if script.starts_with('[') {
+                assert!(!script.contains(['<', '\u{2028}', '\u{2029}']), "{script}")
+            } else {
+                found.push(format!("{} bytes", script.len()))
             }
             rest = after;
         }

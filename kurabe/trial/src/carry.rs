@@ -195,11 +195,9 @@ impl Trial<'_> {
         let spec = self.spec;
         let Some(device) = &spec.device else { return Ok(None) };
         let site = Site { scratch: &self.scratch, host: self.host, stop: self.stop };
-        let attached =
-            attach(device, self.discards(), &site).map_err(|error| match self.stop.raised() {
-                true => Failure::Stopped,
-                false => Failure::of(error.to_string()),
-            })?;
+        let attached = attach(device, self.discards(), &site).map_err(|error| {
+            if self.stop.raised() { Failure::Stopped } else { Failure::of(error.to_string()) }
+        })?;
         self.count_by(DeviceCounters::of_node(attached.node().path()));
         if let Some(disk) = attached.disk_below() {
             self.watch.disk(disk);

@@ -262,10 +262,7 @@ impl Stage {
     fn mount_words(&self, more: &[&str]) -> Vec<String> {
         let own = self.mount_options.iter().map(String::as_str);
         let options: Vec<&str> = own.chain(more.iter().copied()).collect();
-        match options.is_empty() {
-            true => Vec::new(),
-            false => vec!["-o".into(), options.join(",")],
-        }
+        if options.is_empty() { Vec::new() } else { vec!["-o".into(), options.join(",")] }
     }
 }
 

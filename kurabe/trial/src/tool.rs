@@ -253,11 +253,12 @@ impl Toolbox {
 /// A command for `words`, found as root's shell would find it, in the C locale.
 pub(crate) fn command_for(words: &[&str]) -> Result<Command, Failure> {
     let (name, arguments) = words.split_first().expect("a tool has a name");
-    let mut command = match is_carried(name) {
-        true => program::itself(),
-        false => program::command(name).map_err(|not_found| {
+    let mut command = if is_carried(name) {
+        program::itself()
+    } else {
+        program::command(name).map_err(|not_found| {
             Failure::of(format!("{not_found}; 'kurabe doctor' names the package that has it"))
-        })?,
+        })?
     };
     command
         .arg0(name)

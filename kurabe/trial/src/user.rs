@@ -160,13 +160,14 @@ impl User {
         if owner()? != self.numbers() {
             return Err(failed(std::io::Error::other("its owner did not change")));
         }
-        match self.enters(directory) {
-            true => Ok(()),
-            false => Err(format!(
+        if self.enters(directory) {
+            Ok(())
+        } else {
+            Err(format!(
                 "user {} cannot get to {}; let everybody pass the directories above it (chmod o+x)",
                 self.name,
                 directory.display()
-            )),
+            ))
         }
     }
 
@@ -215,9 +216,10 @@ impl User {
             }
         };
         let path = PathBuf::from(format!("/proc/self/fd/{}", copy.as_raw_fd()));
-        match self.succeeds(program::as_given(&path).arg("--version")) {
-            true => Ok(path),
-            false => Err(refused(&"nor from memory")),
+        if self.succeeds(program::as_given(&path).arg("--version")) {
+            Ok(path)
+        } else {
+            Err(refused(&"nor from memory"))
         }
     }
 

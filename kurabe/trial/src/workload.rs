@@ -89,9 +89,10 @@ impl Talk {
 fn read_below(from: impl Read, bytes_max: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     from.take(bytes_max + 1).read_to_end(&mut bytes)?;
-    match bytes.len() as u64 > bytes_max {
-        true => Err(io::Error::other(format!("it has more than {bytes_max} bytes"))),
-        false => Ok(bytes),
+    if bytes.len() as u64 > bytes_max {
+        Err(io::Error::other(format!("it has more than {bytes_max} bytes")))
+    } else {
+        Ok(bytes)
     }
 }
 

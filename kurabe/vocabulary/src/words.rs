@@ -42,9 +42,10 @@ pub fn share_text(share: f64) -> String {
     let magnitude = if value > 0.0 { value.log10().floor() } else { 0.0 };
     let digits = (1.0 - magnitude).clamp(0.0, 6.0) as usize;
     let text = format!("{value:.digits$}");
-    match text.contains('.') {
-        true => format!("{} %", text.trim_end_matches('0').trim_end_matches('.')),
-        false => format!("{text} %"),
+    if text.contains('.') {
+        format!("{} %", text.trim_end_matches('0').trim_end_matches('.'))
+    } else {
+        format!("{text} %")
     }
 }
 

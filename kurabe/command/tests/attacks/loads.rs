@@ -18,10 +18,7 @@ fn job(site: &Site, script: &str) {
 fn named(below: &Path, name: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(below).into_iter().flatten().flatten().map(|entry| entry.path());
     entries
-        .flat_map(|path| match path.is_dir() {
-            true => named(&path, name),
-            false => vec![path],
-        })
+        .flat_map(|path| if path.is_dir() { named(&path, name) } else { vec![path] })
         .filter(|path| path.file_name().is_some_and(|its| its == name))
         .collect()
 }

@@ -139,13 +139,11 @@ fn a_strangers_results_directory_is_not_written_to() {
         open_to_all(&site.work());
         precious(&site);
         let results = site.work().join("kurabe-results");
-        let target = match is_link {
-            true => secret(&site),
-            false => theirs(&site),
-        };
-        match is_link {
-            true => symlink(&target, &results).unwrap(),
-            false => fs::rename(&target, &results).unwrap(),
+        let target = if is_link { secret(&site) } else { theirs(&site) };
+        if is_link {
+            symlink(&target, &results).unwrap()
+        } else {
+            fs::rename(&target, &results).unwrap()
         }
         give_to_stranger(&results);
         let place = format!("dir:{}", temporary(&site).display());

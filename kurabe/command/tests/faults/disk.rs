@@ -133,9 +133,10 @@ impl Served {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             Ok(text) if text.trim() == MIDDLE => {
                 let end = offset + length as u64;
-                match end <= MIDDLE_BYTES.start || offset >= MIDDLE_BYTES.end {
-                    true => Ok(()),
-                    false => Err(Errno::EIO),
+                if end <= MIDDLE_BYTES.start || offset >= MIDDLE_BYTES.end {
+                    Ok(())
+                } else {
+                    Err(Errno::EIO)
                 }
             }
             _ => Err(Errno::EIO),

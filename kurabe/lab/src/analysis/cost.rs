@@ -86,9 +86,10 @@ pub(super) fn amplification_basis(
     // Of older results the calls may not be known at all.
     let storage_only =
         !all().any(|one| calls(one).is_some()) && all().any(|one| storage_written(one).is_some());
-    Some(match storage_only || are_unseen {
-        true => AmplificationBasis::StorageWrites,
-        false => AmplificationBasis::WriteCalls,
+    Some(if storage_only || are_unseen {
+        AmplificationBasis::StorageWrites
+    } else {
+        AmplificationBasis::WriteCalls
     })
 }
 

@@ -22,9 +22,10 @@ type Marks = Vec<Option<Cause>>;
 /// The marks of the runs of every record, in their order, and the counts by workload and contender.
 fn marks(plan: &Plan, records: &[Record]) -> (Vec<Marks>, BTreeMap<(usize, usize), Disturbed>) {
     let runs = |record: &Record| -> Vec<Option<Watched>> {
-        match record.slices.is_empty() {
-            true => vec![record.watched],
-            false => record.slices.iter().map(|slice| slice.watched).collect(),
+        if record.slices.is_empty() {
+            vec![record.watched]
+        } else {
+            record.slices.iter().map(|slice| slice.watched).collect()
         }
     };
     let mut marks = vec![Marks::new(); records.len()];
@@ -236,9 +237,10 @@ mod tests {
             for contender in 0..2 {
                 let time_ns = 15_000_000 + u64::from(block * 7 % 5) * 20_000 + contender * 10_000;
                 let of_slice = |number: usize| {
-                    let (time_ns, watched) = match contender == 1 && number < hit {
-                        true => ((time_ns as f64 * factor) as u64, HIT),
-                        false => (time_ns, QUIET),
+                    let (time_ns, watched) = if contender == 1 && number < hit {
+                        ((time_ns as f64 * factor) as u64, HIT)
+                    } else {
+                        (time_ns, QUIET)
                     };
                     Slice { round: number as u32, ..slice(time_ns, watched) }
                 };

@@ -116,9 +116,10 @@ fn group(
             }
         }
     }
-    let order = match turns.is_empty() {
-        true => Order::default(),
-        false => statistics::order(&turns, contenders, baseline),
+    let order = if turns.is_empty() {
+        Order::default()
+    } else {
+        statistics::order(&turns, contenders, baseline)
     };
     if !order.effects.is_empty() {
         for (turn, value) in turns.iter().zip(&order.values) {

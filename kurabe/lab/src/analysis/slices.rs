@@ -173,19 +173,20 @@ fn order(plan: &Plan, samples: &Samples<'_>, (metric, unit): &Figure) -> Option<
     let most = means().fold(f64::NEG_INFINITY, f64::max);
     let bent = (most - means().fold(f64::INFINITY, f64::min)).exp_m1();
     let (by, effects) = (words::percent_up(bent), words::list(&effects));
-    Some(match bent < BENT_MAX {
-        true => Warning::new(
+    Some(if bent < BENT_MAX {
+        Warning::new(
             Kind::TurnOrder,
             format!(
                 "turns depend on their order: {effects}; it fell so evenly on all that it bends no ratio by more than {by}"
             ),
-        ),
-        false => Warning::new(
+        )
+    } else {
+        Warning::new(
             Kind::CarriedOver,
             format!(
                 "turns depend on their order: {effects}; it bends ratios by up to {by}: look for a device that is still busy or full, and repeat with --one-at-a-time"
             ),
-        ),
+        )
     })
 }
 
@@ -201,10 +202,7 @@ fn idle_work<'a>(label: &str, records: impl Iterator<Item = &'a Record>) -> Opti
     }
     (idle > IDLE_SHARE_MAX * own && idle > IDLE_BYTES_MIN * count).then(|| {
         let each_kib = idle / count / 1024.0;
-        let share = match own > 0.0 {
-            true => format!("{:.0} % of", 100.0 * idle / own),
-            false => "beside nothing of".into(),
-        };
+        let share = if own > 0.0 { format!("{:.0} % of", 100.0 * idle / own) } else { "beside nothing of".into() };
         Warning::of(
             Kind::IdleWork,
             label,

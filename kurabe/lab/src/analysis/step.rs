@@ -264,9 +264,10 @@ impl fmt::Display for Forecast {
                 open => write!(f, "open: {open} of {} comparisons", self.comparisons),
             };
         };
-        match least == most {
-            true => write!(f, "about {most} more block{}", if most == 1 { "" } else { "s" })?,
-            false => write!(f, "about {least} to {most} more blocks")?,
+        if least == most {
+            write!(f, "about {most} more block{}", if most == 1 { "" } else { "s" })?
+        } else {
+            write!(f, "about {least} to {most} more blocks")?
         }
         let Some((short, long)) = self.time_ns else { return Ok(()) };
         let (unit_ns, unit) = match long {
@@ -275,9 +276,10 @@ impl fmt::Display for Forecast {
             _ => (3600e9, "h"),
         };
         let (short, long) = ((short as f64 / unit_ns).floor(), (long as f64 / unit_ns).ceil());
-        match short == long {
-            true => write!(f, ", {long} {unit}"),
-            false => write!(f, ", {short} to {long} {unit}"),
+        if short == long {
+            write!(f, ", {long} {unit}")
+        } else {
+            write!(f, ", {short} to {long} {unit}")
         }
     }
 }

@@ -91,9 +91,12 @@ pub(super) fn of_comparisons(
         {
             let (per_side, blocks) = (one.trimmed_per_side, one.blocks);
             // As everywhere in a report, ratios of speeds.
-            let speed = |ratio: f64| match one.unit.more_is_better() {
-                true => words::ratio(ratio),
-                false => words::ratio(ratio.recip()),
+            let speed = |ratio: f64| {
+                if one.unit.more_is_better() {
+                    words::ratio(ratio)
+                } else {
+                    words::ratio(ratio.recip())
+                }
             };
             let (ratio, mean_ratio) = (speed(ratio), speed(mean_ratio));
             warnings.push(Warning::of(
@@ -205,19 +208,20 @@ fn of_contender(
     if records.first().is_some_and(|record| record.block == 0)
         && let Some(ratio) = statistics::odd_first_block(&values_only)
     {
-        match (ratio > 1.0) == unit.more_is_better() {
-            true => warn(
+        if (ratio > 1.0) == unit.more_is_better() {
+            warn(
                 Kind::FastFirstBlock,
                 format!(
                     "the first block was faster than the others ({metric} {ratio:.2} times theirs), as when a flash cache fills; add --warmup 1 to measure what lasts"
                 ),
-            ),
-            false => warn(
+            )
+        } else {
+            warn(
                 Kind::SlowFirstBlock,
                 format!(
                     "the first block was slower than the others ({metric} {ratio:.2} times theirs); add --warmup 1"
                 ),
-            ),
+            )
         }
     }
     if let Some(change) = statistics::drift(&values_only) {
@@ -322,9 +326,10 @@ fn warm_runs(label: &str, records: &[&Record]) -> Option<Warning> {
     let warm = &runs[..=last_warm];
     let blocks = numbers(words::distinct(warm.iter().map(|(_, block)| *block)));
     let (most, least) = (runs[last_warm].0 >> 10, runs[last_warm + 1].0 >> 10);
-    let which = match runs.len() > records.len() {
-        true => format!("{} of {} runs, in block {blocks},", warm.len(), runs.len()),
-        false => format!("the runs of block {blocks}"),
+    let which = if runs.len() > records.len() {
+        format!("{} of {} runs, in block {blocks},", warm.len(), runs.len())
+    } else {
+        format!("the runs of block {blocks}")
     };
     Some(Warning::of(
         Kind::WarmRuns,

@@ -372,9 +372,10 @@ fn step(values: &[f64]) -> f64 {
     let sorted = super::sorted(values);
     let gaps = || sorted.windows(2).map(|pair| pair[1] - pair[0]);
     let least = gaps().filter(|gap| *gap > 0.0).fold(f64::INFINITY, f64::min);
-    match gaps().any(|gap| gap == 0.0) && least.is_finite() {
-        true => least / sorted[sorted.len() / 2],
-        false => 0.0,
+    if gaps().any(|gap| gap == 0.0) && least.is_finite() {
+        least / sorted[sorted.len() / 2]
+    } else {
+        0.0
     }
 }
 

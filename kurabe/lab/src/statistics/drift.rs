@@ -39,11 +39,10 @@ fn trend(samples: &[f64]) -> (i64, f64) {
     let slope = |earlier: usize, later: usize| {
         (logarithms[later] - logarithms[earlier]) / (later - earlier) as f64
     };
-    let slopes: Vec<f64> = match count <= ALL_PAIRS_SAMPLES_MAX {
-        true => (1..count)
-            .flat_map(|later| (0..later).map(move |earlier| slope(earlier, later)))
-            .collect(),
-        false => (count / 2..count).map(|later| slope(later - count / 2, later)).collect(),
+    let slopes: Vec<f64> = if count <= ALL_PAIRS_SAMPLES_MAX {
+        (1..count).flat_map(|later| (0..later).map(move |earlier| slope(earlier, later))).collect()
+    } else {
+        (count / 2..count).map(|later| slope(later - count / 2, later)).collect()
     };
     let pairs = |count: usize| (count * count.saturating_sub(1) / 2) as i64;
     let tied: i64 = tie_sizes(samples).into_iter().map(pairs).sum();

@@ -63,9 +63,10 @@ pub fn slow_turns(blocks: &[(Vec<f64>, Vec<f64>)]) -> [Slow; 2] {
     let (apart, all) = ((of_over - of_under).abs(), of_over + of_under);
     // By more than two standard deviations of what chance does to their number.
     let is_told = apart >= SLOW_SHARE_MIN * under.len() as f64 && apart.powi(2) >= 4.0 * all;
-    match is_told && all > 0.0 {
-        true => found.map(|slow| Slow { of_turns: true, ..slow }),
-        false => [Slow::none(under.len()); 2],
+    if is_told && all > 0.0 {
+        found.map(|slow| Slow { of_turns: true, ..slow })
+    } else {
+        [Slow::none(under.len()); 2]
     }
 }
 
@@ -115,9 +116,10 @@ fn two_modes(values: &[f64]) -> Option<[(usize, f64); 2]> {
     })?;
     let (lower, upper) = ordered.split_at(parted);
     let distance = median_sorted(upper) - median_sorted(lower);
-    Some(match lower.len() < upper.len() {
-        true => [(lower.len(), distance), (0, 0.0)],
-        false => [(0, 0.0), (upper.len(), distance)],
+    Some(if lower.len() < upper.len() {
+        [(lower.len(), distance), (0, 0.0)]
+    } else {
+        [(0, 0.0), (upper.len(), distance)]
     })
 }
 

@@ -132,12 +132,10 @@ impl Studies {
             if blocks < self.rule.min_blocks {
                 continue;
             }
-            let found = match self.takes_order_out {
-                true => order(&turns, count, 0),
-                false => Order {
-                    values: turns.iter().map(|turn| turn.value).collect(),
-                    ..Order::default()
-                },
+            let found = if self.takes_order_out {
+                order(&turns, count, 0)
+            } else {
+                Order { values: turns.iter().map(|turn| turn.value).collect(), ..Order::default() }
             };
             let mut adjusted = samples.clone();
             for (turn, value) in turns.iter().zip(&found.values) {

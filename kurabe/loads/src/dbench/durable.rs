@@ -52,9 +52,10 @@ impl Sayer {
         let path = self.below(name);
         let promised = self.promised.len();
         self.promised.retain(|one| !one.starts_with(&path));
-        match self.promised.len() == promised {
-            true => Ok(()),
-            false => announce_gone(&self.acknowledger, &path),
+        if self.promised.len() == promised {
+            Ok(())
+        } else {
+            announce_gone(&self.acknowledger, &path)
         }
     }
 

@@ -369,9 +369,10 @@ fn check_transfer(operation: &Operation) -> Result<(), String> {
             "a transfer of {size_bytes} bytes; more than {TRANSFER_BYTES_MAX} are not believed"
         ));
     }
-    match moved_bytes > size_bytes {
-        true => Err(format!("{moved_bytes} bytes are returned of {size_bytes} that are asked for")),
-        false => Ok(()),
+    if moved_bytes > size_bytes {
+        Err(format!("{moved_bytes} bytes are returned of {size_bytes} that are asked for"))
+    } else {
+        Ok(())
     }
 }
 

@@ -35,9 +35,10 @@ pub(super) fn open(name: &Path) -> io::Result<Everybodys> {
     }
     // A link here took a name's place just now.
     let is_file = FileType::from_raw_mode(facts.st_mode) == FileType::RegularFile;
-    match is_file && facts.st_mode & 0o004 != 0 {
-        true => Ok(Everybodys { opened, facts, path }),
-        false => Err(refused("it is no regular file that everybody may read")),
+    if is_file && facts.st_mode & 0o004 != 0 {
+        Ok(Everybodys { opened, facts, path })
+    } else {
+        Err(refused("it is no regular file that everybody may read"))
     }
 }
 

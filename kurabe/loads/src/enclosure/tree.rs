@@ -244,9 +244,10 @@ impl Plan {
         if !self.made.insert(path.to_path_buf()) && access == Access::Read {
             return Ok(());
         }
-        match is_directory {
-            true => self.directory(path)?,
-            false => self.file(path)?,
+        if is_directory {
+            self.directory(path)?
+        } else {
+            self.file(path)?
         }
         let is_writable = access != Access::Read;
         let path = path_text(path)?;

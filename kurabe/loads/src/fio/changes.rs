@@ -30,9 +30,10 @@ pub fn changes(job: &JobFile) -> Vec<String> {
     let mut changes = Vec::new();
     let laid_out = || job.jobs().map(|(index, _)| index).filter(|index| is_laid_out(job, *index));
     if laid_out().next().is_some() {
-        let (overwrite, meaning) = match laid_out().any(|index| is_overwritten(job, index)) {
-            true => ("overwrite=1, ", ", so writes replace blocks that exist"),
-            false => ("", ""),
+        let (overwrite, meaning) = if laid_out().any(|index| is_overwritten(job, index)) {
+            ("overwrite=1, ", ", so writes replace blocks that exist")
+        } else {
+            ("", "")
         };
         changes.push(format!(
             "files laid out and written in full before the run ({overwrite}fallocate=none){meaning}"

@@ -166,9 +166,10 @@ impl Groups {
                 parts.push(Part { label, entries: places });
             }
             parts.extend(all().map(|(place, entry)| {
-                let label = match is_only(entry) {
-                    true => entry.name.clone(),
-                    false => format!("{} (group {group})", entry.name),
+                let label = if is_only(entry) {
+                    entry.name.clone()
+                } else {
+                    format!("{} (group {group})", entry.name)
                 };
                 let label = (entries.len() > 1).then_some(label);
                 Part { label, entries: vec![place] }
@@ -395,9 +396,10 @@ impl Groups {
     /// where every block is large.
     fn figures_by_use(&self, part: &Part) -> [&'static str; 2] {
         let mut sections = part.entries.iter().flat_map(|place| &self.entries[*place].sections);
-        match sections.all(|section| section.has_large_blocks) {
-            true => [BANDWIDTH, OPERATIONS],
-            false => [OPERATIONS, BANDWIDTH],
+        if sections.all(|section| section.has_large_blocks) {
+            [BANDWIDTH, OPERATIONS]
+        } else {
+            [OPERATIONS, BANDWIDTH]
         }
     }
 
@@ -476,9 +478,10 @@ impl Entry {
         let reads = self.reads().name();
         let sides = vec![(reads, &job.read), ("write", &job.write), ("trim", &job.trim)];
         // With `unified_rw_reporting=both` fio tells of both.
-        match sides.iter().all(|(_, side)| side.total_ios == 0) {
-            true => vec![("mixed", &job.mixed)],
-            false => sides,
+        if sides.iter().all(|(_, side)| side.total_ios == 0) {
+            vec![("mixed", &job.mixed)]
+        } else {
+            sides
         }
     }
 

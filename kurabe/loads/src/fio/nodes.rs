@@ -229,9 +229,10 @@ fn client(
     if let Some(job) = jobs.iter().find(|job| job.error != 0) {
         return Err(format!("the job `{}` ended with error {}", job.jobname, job.error).into());
     }
-    match jobs.is_empty() {
-        true => Err(format!("it reported no job: {}", finished.stdout.trim()).into()),
-        false => Ok(Ran { version, job_text, jobs, ended }),
+    if jobs.is_empty() {
+        Err(format!("it reported no job: {}", finished.stdout.trim()).into())
+    } else {
+        Ok(Ran { version, job_text, jobs, ended })
     }
 }
 

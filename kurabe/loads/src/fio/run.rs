@@ -155,18 +155,17 @@ fn run_fio(
 fn failure(plan: &Fio<'_>, error: ToolError) -> String {
     let ToolError::Failed(finished) = &error else { return error.into() };
     let reasons = output::reasons(finished);
-    match reasons.is_empty() {
-        true => error.into(),
-        false => {
-            let said = without_root(plan, &reasons.join("; "));
-            let hint = match plan.target {
-                Target::Device(_) if trims_any(plan.job) => {
-                    "; a device is trimmed only where the study allows it: --discard"
-                }
-                _ => "",
-            };
-            format!("`fio` {}: {said}{hint}", finished.how_it_ended())
-        }
+    if reasons.is_empty() {
+        error.into()
+    } else {
+        let said = without_root(plan, &reasons.join("; "));
+        let hint = match plan.target {
+            Target::Device(_) if trims_any(plan.job) => {
+                "; a device is trimmed only where the study allows it: --discard"
+            }
+            _ => "",
+        };
+        format!("`fio` {}: {said}{hint}", finished.how_it_ended())
     }
 }
 
@@ -357,10 +356,7 @@ pub(super) fn some_jobs(
 /// The job file of the measured run: with what measuring takes, and unless it is to run as it was
 /// written with what lets it find its files.
 pub(super) fn measured(job: &JobFile, as_written: bool) -> JobFile {
-    let apart = match as_written {
-        true => BTreeSet::new(),
-        false => several_sizes(job),
-    };
+    let apart = if as_written { BTreeSet::new() } else { several_sizes(job) };
     with_overrides(job, |index| {
         let mut options = vec![("write_bw_log", format!("job-{index}"))];
         options.extend(verify::added(job, index));

@@ -51,14 +51,13 @@ fn check_engine(option: &JobOption) -> Result<(), String> {
         return Ok(());
     };
     // Of one without options it says another thing, with the same exit code.
-    match [&said.stdout, &said.stderr].into_iter().any(|said| said.contains(" not found")) {
-        false => Ok(()),
-        true => {
-            let fault = format!(
-                "`{option}`: this fio has no such engine; `fio --enghelp` lists those that it has"
-            );
-            Err(option.value_place().fault(fault).into())
-        }
+    if ![&said.stdout, &said.stderr].into_iter().any(|said| said.contains(" not found")) {
+        Ok(())
+    } else {
+        let fault = format!(
+            "`{option}`: this fio has no such engine; `fio --enghelp` lists those that it has"
+        );
+        Err(option.value_place().fault(fault).into())
     }
 }
 

@@ -71,9 +71,10 @@ pub(super) fn check(job: &JobFile, ran: &[FioJob], said: &str) -> Option<Check> 
 /// The jobs that verify what no job of the file has written: they would find random data.
 pub fn unwritten(job: &JobFile) -> Vec<String> {
     let all = || job.jobs().filter(|(index, _)| verifies(job, *index));
-    match all().any(|(index, _)| writes(job, index)) {
-        true => Vec::new(),
-        false => all().map(|(_, section)| section.name.clone()).collect(),
+    if all().any(|(index, _)| writes(job, index)) {
+        Vec::new()
+    } else {
+        all().map(|(_, section)| section.name.clone()).collect()
     }
 }
 

@@ -137,11 +137,12 @@ fn translate(report: &BonnieReport) -> LoadReport {
         Some(Metric::new(name, value, Unit::Nanoseconds))
     });
     let metrics = rates.chain(longest).collect();
-    let findings = match tests().any(|result| result.rate.is_none()) {
-        true => vec![
-            "some tests ended too soon for bonnie++ to time them, and are missing above; give a larger --size".into(),
-        ],
-        false => Vec::new(),
+    let findings = if tests().any(|result| result.rate.is_none()) {
+        vec![
+        "some tests ended too soon for bonnie++ to time them, and are missing above; give a larger --size".into(),
+    ]
+    } else {
+        Vec::new()
     };
     LoadReport {
         metrics,

@@ -113,9 +113,10 @@ impl Generator for FioLoad {
             return Err(KeyError::new("nodes", format!("'{node}' is no name of a machine")));
         }
         // The name of a job file has no '=' in it and no dash in front.
-        let (path, text) = match text.contains('=') || text.starts_with('-') {
-            true => (None, text),
-            false => (Some(UserPath::typed(text)), String::new()),
+        let (path, text) = if text.contains('=') || text.starts_with('-') {
+            (None, text)
+        } else {
+            (Some(UserPath::typed(text)), String::new())
         };
         let as_written = written.is_on("fio-as-written");
         if as_written && !nodes.is_empty() {
@@ -242,9 +243,10 @@ impl Generator for FioLoad {
         let bytes = capacity::bytes_text(self.bytes(&need));
         let mut entries = vec![
             ("jobs", names.join(", ")),
-            match self.as_written {
-                true => ("as written", format!("{bytes}, which fio lays out as it pleases")),
-                false => ("laid out first", bytes),
+            if self.as_written {
+                ("as written", format!("{bytes}, which fio lays out as it pleases"))
+            } else {
+                ("laid out first", bytes)
             },
         ];
         if need.jobs_without_size > 0 {
@@ -443,9 +445,10 @@ impl FioLoad {
     /// What was changed in the job, in a sentence.
     fn changed(&self, job: &JobFile, target: &Target, size_bytes: Option<u64>) -> Option<String> {
         let changes = if self.as_written { Vec::new() } else { changes(job) };
-        let hint = match changes.is_empty() {
-            true => "",
-            false => " --fio-as-written leaves the job's options as they are.",
+        let hint = if changes.is_empty() {
+            ""
+        } else {
+            " --fio-as-written leaves the job's options as they are."
         };
         let output = if self.path.is_none() { left_out(&self.text) } else { Vec::new() };
         let output = (!output.is_empty())

@@ -147,10 +147,11 @@ impl Generator for ObjectsLoad {
     /// Reads the program's file into the load, unless the study has its text, and parses it.
     fn read(&mut self) -> Result<(), String> {
         let origin = self.path.display().to_string();
-        let text = match self.program.is_empty() {
-            false => std::mem::take(&mut self.program).into_bytes(),
-            true => trust::file::read(&self.path, trust::file::TEXT_BYTES_MAX)
-                .map_err(|refused| format!("program {refused}"))?,
+        let text = if !self.program.is_empty() {
+            std::mem::take(&mut self.program).into_bytes()
+        } else {
+            trust::file::read(&self.path, trust::file::TEXT_BYTES_MAX)
+                .map_err(|refused| format!("program {refused}"))?
         };
         Program::parse(&origin, &text).map_err(|error| error.to_string())?;
         self.program = String::from_utf8_lossy(&text).into_owned();

@@ -256,9 +256,10 @@ impl fmt::Display for Plan {
                     (true, _) => "as many as the time allows".into(),
                 };
                 let is_exact = words.bytes().all(|byte| byte.is_ascii_digit());
-                let size = match is_exact && is_bytes && number >= 1024 {
-                    true => format!("  ({})", readable(number)),
-                    false => String::new(),
+                let size = if is_exact && is_bytes && number >= 1024 {
+                    format!("  ({})", readable(number))
+                } else {
+                    String::new()
                 };
                 writeln!(formatter, "{name:<22}{words:>24}{size}")
             };

@@ -101,9 +101,10 @@ fn ratio(
     };
     let ends = comparison.interval.map(|interval| (interval.low, interval.high));
     // A cost is the reciprocal of what more is better of.
-    let (cost, ends) = match metric.unit.more_is_better() {
-        true => (ratio.recip(), ends.map(|(low, high)| (high.recip(), low.recip()))),
-        false => (ratio, ends),
+    let (cost, ends) = if metric.unit.more_is_better() {
+        (ratio.recip(), ends.map(|(low, high)| (high.recip(), low.recip())))
+    } else {
+        (ratio, ends)
     };
     let outcome = match ends.map(|(low, high)| (is_met(low), is_met(high))) {
         Some((true, true)) => Outcome::Holds,

@@ -96,9 +96,10 @@ fn percentiles(view: &View<'_>, operation: &str, place: usize) -> Option<Chart> 
     let id = view.id(&format!("percentiles-{place}"));
     let title = format!("Latency percentiles: {}", heading(operation));
     Some(Chart {
-        says: match merged {
-            true => "From the histograms of all trials, merged; every step to the right leaves a tenth of the operations.".into(),
-            false => "From the percentiles in the records, each the median of the trials', since not every histogram could be read.".into(),
+        says: if merged {
+            "From the histograms of all trials, merged; every step to the right leaves a tenth of the operations.".into()
+        } else {
+            "From the percentiles in the records, each the median of the trials', since not every histogram could be read.".into()
         },
         height: 360,
         keys: view.keys(),

@@ -165,9 +165,10 @@ fn speed_chart(
         keys: keys.map(|(style, contender)| Key::contender(&contender.label, style)).collect(),
         series,
         guides: Guide::of_ratios(baseline, study.same_within),
-        signs: match is_open {
-            true => vec![Sign { mark: Mark::Hollow, text: "in outline: inconclusive".into() }],
-            false => Vec::new(),
+        signs: if is_open {
+            vec![Sign { mark: Mark::Hollow, text: "in outline: inconclusive".into() }]
+        } else {
+            Vec::new()
         },
         numbers,
         ..Chart::new(

@@ -143,9 +143,10 @@ fn chart(
     }
     let signs = signs_of(&marks);
     series.extend(marks);
-    let drift = match said.is_empty() {
-        true => String::new(),
-        false => format!(" From the first fifth to the last: {}.", text::list(&said)),
+    let drift = if said.is_empty() {
+        String::new()
+    } else {
+        format!(" From the first fifth to the last: {}.", text::list(&said))
     };
     let last = series.iter().flat_map(|s| &s.points).map(|point| point.x).fold(0.0, f64::max);
     Some(Chart {

@@ -52,11 +52,12 @@ pub fn swatch(chart: &Chart, key: usize, place: Place, x: f64, y: f64) -> String
         return stamp(Shape::Symbol(style, Size::Step), middle, y, &look);
     }
     let symbol = stamp(Shape::Symbol(style, Size::Step), middle, y, &format!("fill:{colour}"));
-    match [Mark::Line, Mark::Steps, Mark::Faint].into_iter().any(drawn) {
-        true => format!(
+    if [Mark::Line, Mark::Steps, Mark::Faint].into_iter().any(drawn) {
+        format!(
             "<path d=\"M{x:.1} {y:.1}h28\" style=\"fill:none;stroke:{colour};stroke-width:2;stroke-dasharray:{}\"/>{symbol}",
             dash_of(style)
-        ),
-        false => symbol,
+        )
+    } else {
+        symbol
     }
 }

@@ -144,9 +144,10 @@ pub fn mutate(files: &mut Files, input: &[u8]) {
         let name = files.keys().nth(choices.below(files.len())).unwrap().clone();
         let bytes = files.get_mut(&name).unwrap();
         if name.contains(".json") && choices.below(8) > 0 {
-            let mut lines: Vec<Vec<u8>> = match name.ends_with('l') {
-                true => bytes.split_inclusive(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect(),
-                false => vec![bytes.clone()],
+            let mut lines: Vec<Vec<u8>> = if name.ends_with('l') {
+                bytes.split_inclusive(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect()
+            } else {
+                vec![bytes.clone()]
             };
             let place = choices.below(lines.len());
             if let Some(line) = lines.get_mut(place)

@@ -130,9 +130,10 @@ impl Trial<'_> {
             (self.emit)(&Event::Slice { slice: Box::new(slice) });
         }
         // A trial that had no turn has measured nothing.
-        match carried.is_empty() {
-            true => Err(Failure::of("the others of its block ended before its first turn")),
-            false => Ok(()),
+        if carried.is_empty() {
+            Err(Failure::of("the others of its block ended before its first turn"))
+        } else {
+            Ok(())
         }
     }
 

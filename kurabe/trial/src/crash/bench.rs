@@ -242,17 +242,14 @@ impl<'a> Bench<'a> {
     pub fn cut(&self, state: &State, flushes: Flushes) -> Result<(), Failure> {
         let is_attached = self.device.borrow().is_some();
         let change = || self.disks().cut(state, flushes);
-        match is_attached {
-            true => {
-                let device = self.device.borrow();
-                let attached = device.as_ref().expect("it is attached");
-                attached.change(change).map_err(Failure::from)
-            }
-            false => {
-                change().map_err(served_failure)?;
-                let disk = self.disks().open(Pages::Kept).map_err(served_failure)?;
-                self.attach(disk)
-            }
+        if is_attached {
+            let device = self.device.borrow();
+            let attached = device.as_ref().expect("it is attached");
+            attached.change(change).map_err(Failure::from)
+        } else {
+            change().map_err(served_failure)?;
+            let disk = self.disks().open(Pages::Kept).map_err(served_failure)?;
+            self.attach(disk)
         }
     }
 }

@@ -239,9 +239,10 @@ impl Bench<'_> {
         acknowledged: &Acknowledged,
         words: String,
     ) -> Result<Finding, Failure> {
-        let mounted = match instance.repair(tools)? {
-            true => instance.mount_untimed(tools),
-            false => Err(Failure::of("nothing mends it")),
+        let mounted = if instance.repair(tools)? {
+            instance.mount_untimed(tools)
+        } else {
+            Err(Failure::of("nothing mends it"))
         };
         match mounted {
             Ok(()) => match self.ask(instance, acknowledged)? {

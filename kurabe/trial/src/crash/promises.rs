@@ -114,9 +114,10 @@ pub static PROMISES: [Promise; 17] = [
         },
         check: |directory, rounds| {
             let length = fs::metadata(directory.join("log")).map_err(text)?.len();
-            match length >= rounds * 8192 {
-                true => Ok(()),
-                false => Err(format!("log has {length} bytes of {}", rounds * 8192)),
+            if length >= rounds * 8192 {
+                Ok(())
+            } else {
+                Err(format!("log has {length} bytes of {}", rounds * 8192))
             }
         },
     },

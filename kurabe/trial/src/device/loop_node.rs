@@ -139,10 +139,7 @@ pub fn release_nameless(index: u32, backing: Backing, wait_max: Duration) -> io:
     // The node is closed again before anything is released: an open one is a user of the device.
     let has_named = attached_file(index)?.is_some_and(|attached| attached.backing() == backing)
         && has_name(index, backing);
-    match has_named {
-        true => Ok(Released::TakenOver),
-        false => release(index, backing, wait_max),
-    }
+    if has_named { Ok(Released::TakenOver) } else { release(index, backing, wait_max) }
 }
 
 /// Whether the file behind a loop device can still be found by a name. The kernel says

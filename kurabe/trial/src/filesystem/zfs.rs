@@ -109,17 +109,14 @@ impl Instance for ZfsInstance {
     fn make(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
         // Mounted by the mount phase and not before.
         let mut words = words(&["zpool", "create", "-f", "-m", "none", "-O", "canmount=noauto"]);
-        let node = match self.in_kernel {
-            true => {
-                make_mount_point(&self.stage.mount_point())?;
-                words.extend(["-o".into(), NO_CACHE_FILE.into()]);
-                self.device_directory()?.1
-            }
-            false => {
-                self.share_mount_point()?;
-                self.start_daemon(tools)?;
-                self.stage.node_text()
-            }
+        let node = if self.in_kernel {
+            make_mount_point(&self.stage.mount_point())?;
+            words.extend(["-o".into(), NO_CACHE_FILE.into()]);
+            self.device_directory()?.1
+        } else {
+            self.share_mount_point()?;
+            self.start_daemon(tools)?;
+            self.stage.node_text()
         };
         words.extend(self.stage.mkfs_options.iter().cloned());
         words.extend([self.pool.clone(), node]);
@@ -130,9 +127,10 @@ impl Instance for ZfsInstance {
     }
 
     fn geometry(&mut self, tools: &mut Toolbox) -> Result<String, Failure> {
-        let mut text = match self.in_kernel {
-            true => tools.look(&self.inside(&["zfs", "version"])?, "it tells no version")?,
-            false => String::new(),
+        let mut text = if self.in_kernel {
+            tools.look(&self.inside(&["zfs", "version"])?, "it tells no version")?
+        } else {
+            String::new()
         };
         for words in [["zpool", "get", "all"], ["zfs", "get", "all"]] {
             let words = self.inside(&[&words, &[self.pool.as_str()][..]].concat())?;
@@ -300,9 +298,10 @@ const START_INTERVAL: Duration = Duration::from_millis(10);
 
 impl ZfsInstance {
     fn sync_words(&self) -> Vec<String> {
-        let words: &[&str] = match self.in_kernel {
-            true => &["zpool", "sync", &self.pool],
-            false => &["zfs", "set", SYNC_PROPERTY, &self.pool],
+        let words: &[&str] = if self.in_kernel {
+            &["zpool", "sync", &self.pool]
+        } else {
+            &["zfs", "set", SYNC_PROPERTY, &self.pool]
         };
         words.iter().map(ToString::to_string).collect()
     }
@@ -321,9 +320,10 @@ impl ZfsInstance {
 
     /// The options with which a pool is opened again.
     fn import_words(&self) -> Vec<String> {
-        match self.in_kernel {
-            true => vec!["-N".into(), "-o".into(), NO_CACHE_FILE.into()],
-            false => self.stage.mount_words(&[]),
+        if self.in_kernel {
+            vec!["-N".into(), "-o".into(), NO_CACHE_FILE.into()]
+        } else {
+            self.stage.mount_words(&[])
         }
     }
 
@@ -414,18 +414,20 @@ impl ZfsInstance {
         let directory = self.files().join("devices");
         let node = self.stage.node().path();
         let shown = |path: &Path| path.display().to_string();
-        let device = match self.in_kernel {
-            true => directory.join("disk"),
-            false => directory.join(node.file_name().unwrap_or_default()),
+        let device = if self.in_kernel {
+            directory.join("disk")
+        } else {
+            directory.join(node.file_name().unwrap_or_default())
         };
-        let make = || match self.in_kernel {
-            true => {
+        let make = || {
+            if self.in_kernel {
                 let number = fs::metadata(node)?.rdev();
                 let (kind, mode) = (FileType::BlockDevice, Mode::RUSR | Mode::WUSR);
                 rustix::fs::mknodat(rustix::fs::CWD, &device, kind, mode, number)
                     .map_err(io::Error::from)
+            } else {
+                symlink(node, &device)
             }
-            false => symlink(node, &device),
         };
         let made = fs::create_dir_all(&directory)
             .and_then(|()| if fs::symlink_metadata(&device).is_ok() { Ok(()) } else { make() });

@@ -147,9 +147,10 @@ fn give_back(
             let there = own.has(name);
             let inner = give_back_scratch(own, name);
             report.done.extend(inner.done);
-            match inner.left.is_empty() {
-                true => Ok(there.then(|| removed(own, name))),
-                false => Err(inner.left.join("\n")),
+            if inner.left.is_empty() {
+                Ok(there.then(|| removed(own, name)))
+            } else {
+                Err(inner.left.join("\n"))
             }
         }
         Taken::Subdirectory { parent, name } => give_back_subdirectory(parent, name, report)

@@ -212,10 +212,7 @@ impl State {
         if self.plan.power_cut.is_some_and(|at| self.requests > at) {
             self.left.get_or_insert_with(|| self.medium.clone());
         }
-        match self.left.is_some() || self.is_stopped {
-            true => Err(failure()),
-            false => Ok(()),
-        }
+        if self.left.is_some() || self.is_stopped { Err(failure()) } else { Ok(()) }
     }
 
     /// Takes a write in; returns its number, and whether it will fail.

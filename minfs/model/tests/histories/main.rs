@@ -177,9 +177,10 @@ impl History {
         self.facts.rotten += 1;
         let (at, bit) = self.rot(image);
         let mut plan = Plan { cut_after: NEVER, cut_at_flush: NEVER, ..Plan::default() };
-        match self.random.random() {
-            true => plan.rotten = Some((at, bit)),
-            false => plan.unreadable = Some(at),
+        if self.random.random() {
+            plan.rotten = Some((at, bit))
+        } else {
+            plan.unreadable = Some(at)
         }
         let what = format!("{plan:?}");
         let device = Arc::new(Disk::new(image.to_vec(), self.block_size, plan));

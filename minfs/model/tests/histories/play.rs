@@ -442,9 +442,8 @@ impl Worker {
     fn attributes(&mut self) {
         let Some((handle, ..)) = self.own() else { return };
         let is_mode: bool = self.random.random();
-        let outcome = handle.set_attributes(|attributes| match is_mode {
-            true => attributes.mode ^= 0o40,
-            false => attributes.modified_ns += 1,
+        let outcome = handle.set_attributes(|attributes| {
+            if is_mode { attributes.mode ^= 0o40 } else { attributes.modified_ns += 1 }
         });
         self.judge("attributes", true, &outcome);
     }

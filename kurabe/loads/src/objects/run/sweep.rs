@@ -45,9 +45,10 @@ pub(super) fn sweep(
         let identity = Identity { salt, key: object.key, version: object.version };
         let size = stream.size_of(object);
         let wrong = compare(&identity, size, session.get(object.key), true).map_err(failed)?;
-        count(match unlisted.contains(&object.key) {
-            true => wrong.and(Err(format!("object {} is not listed", object.key))),
-            false => wrong,
+        count(if unlisted.contains(&object.key) {
+            wrong.and(Err(format!("object {} is not listed", object.key)))
+        } else {
+            wrong
         });
         verification.swept_objects += 1;
         verification.bytes += size;
