@@ -83,19 +83,9 @@ macro_rules! complain {
     ($($words:tt)*) => { $crate::tool::output::complain(format_args!($($words)*)) };
 }
 
-/// Reads a number of bytes with an optional binary suffix.
+/// Reads a size in bytes, as [`trust::quantity::parse_size`] does, for a flag.
 pub fn size(text: &str) -> Result<u64, String> {
-    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
-    let shift = match text[digits.len()..].trim_end_matches("iB").to_ascii_lowercase().as_str() {
-        "" | "b" => 0,
-        "k" => 10,
-        "m" => 20,
-        "g" => 30,
-        "t" => 40,
-        other => return Err(format!("unknown suffix {other:?}; use k, M, G or T")),
-    };
-    let number: u64 = digits.parse().map_err(|_| format!("{text:?} is no size"))?;
-    number.checked_mul(1 << shift).ok_or_else(|| format!("{text} is too large"))
+    trust::quantity::parse_size(text).map_err(|error| error.to_string())
 }
 
 /// Opens a device or an image exclusively; to write, only where a stranger cannot lead the path to

@@ -10,6 +10,7 @@
 //! - [`mounts`]: the kernel's table of mounts.
 //! - [`output`]: prints where the reader may leave.
 //! - [`program`]: finds programs.
+//! - [`quantity`]: reads and writes sizes, durations and percentages.
 //! - [`text`]: makes foreign text harmless for the terminal, Markdown, HTML and CSV.
 //!
 //! Must not know: what the files are for.
@@ -22,6 +23,7 @@ pub mod mounts;
 pub mod output;
 pub mod owner;
 pub mod program;
+pub mod quantity;
 #[allow(unsafe_code)]
 mod sys;
 pub mod text;

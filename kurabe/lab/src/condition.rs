@@ -20,6 +20,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use vocabulary::suggestion::unknown;
 
+use crate::quantity::parse_percent;
 use crate::record::DURABILITY;
 
 /// A condition.
@@ -406,15 +407,15 @@ impl<'a> Reader<'a> {
     fn percent(&mut self) -> Result<f64, ConditionError> {
         self.skip_blanks();
         let rest = self.rest();
-        let Some((number, after)) = rest.split_once('%') else {
-            return self.fail("expected a number of percent, as in 10%");
+        let Some(end) = rest.find('%') else {
+            return self.fail("expected a percentage, as in 10%");
         };
-        match number.trim().parse::<f64>() {
-            Ok(percent) if percent > 0.0 && percent.is_finite() => {
-                self.at = self.text.len() - after.len();
-                Ok(percent / 100.0)
+        match parse_percent(&rest[..=end]) {
+            Ok(share) => {
+                self.at = self.text.len() - rest.len() + end + 1;
+                Ok(share)
             }
-            _ => self.fail(format!("'{}' is no number of percent above 0", number.trim())),
+            Err(error) => self.fail(error.to_string()),
         }
     }
 

@@ -10,10 +10,10 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 use block::AlignedBuffer;
-use lab::quantity::parse_size;
+use lab::quantity::{about_text, parse_size};
 
 use crate::device::DEFAULT_DEVICE;
-use crate::device::held::{RESERVE_BYTES, about, free_bytes};
+use crate::device::held::{RESERVE_BYTES, free_bytes};
 use crate::device::{BackingFacts, loop_node};
 use crate::facts::Machine;
 use crate::filesystem::{self, FileSystem, Tool};
@@ -159,7 +159,7 @@ fn space(directory: &Path) -> Item {
     let needed_bytes = default_bytes.unwrap_or(0).saturating_add(RESERVE_BYTES);
     match File::open(directory).and_then(free_bytes) {
         Ok(free_bytes) => {
-            let text = format!("{} free in {}", about(free_bytes), directory.display());
+            let text = format!("{} free in {}", about_text(free_bytes), directory.display());
             if free_bytes >= needed_bytes {
                 return item(DEVICES, name, State::Ready, text);
             }
@@ -177,8 +177,8 @@ fn space(directory: &Path) -> Item {
 fn memory() -> Item {
     match crate::memory_limit::available_bytes() {
         Ok(bytes) => {
-            let most = about(bytes.saturating_sub(RESERVE_BYTES) >> 20 << 20);
-            let text = format!("{} available: mem: devices up to {most}", about(bytes));
+            let most = about_text(bytes.saturating_sub(RESERVE_BYTES) >> 20 << 20);
+            let text = format!("{} available: mem: devices up to {most}", about_text(bytes));
             item(DEVICES, "memory", State::Ready, text)
         }
         Err(error) => item(DEVICES, "memory", State::Limited, error.to_string()),

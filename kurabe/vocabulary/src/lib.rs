@@ -12,7 +12,8 @@ pub mod kind;
 pub mod load;
 pub mod name;
 pub mod path;
-pub mod quantity;
 pub mod report;
 pub mod suggestion;
 pub mod words;
+
+pub use trust::quantity;

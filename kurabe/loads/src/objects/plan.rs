@@ -9,6 +9,7 @@
 use std::fmt;
 
 use serde::Serialize;
+use vocabulary::quantity::about_text;
 
 use super::program::{Extent, Program, Section, Size, Statement, has, share};
 use super::store::{Demand, Space};
@@ -230,20 +231,6 @@ fn counted(program: &Program) -> Figures {
     figures
 }
 
-/// A number of bytes to one decimal of the greatest unit that it reaches.
-fn readable(bytes: u64) -> String {
-    let mut value = bytes as f64;
-    let mut unit = "B";
-    for next in ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"] {
-        if value < 1024.0 {
-            break;
-        }
-        value /= 1024.0;
-        unit = next;
-    }
-    format!("{value:.1} {unit}")
-}
-
 impl fmt::Display for Plan {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(figures) = &self.counted {
@@ -257,7 +244,7 @@ impl fmt::Display for Plan {
                 };
                 let is_exact = words.bytes().all(|byte| byte.is_ascii_digit());
                 let size = if is_exact && is_bytes && number >= 1024 {
-                    format!("  ({})", readable(number))
+                    format!("  ({})", about_text(number))
                 } else {
                     String::new()
                 };

@@ -157,20 +157,6 @@ pub(crate) fn free_bytes(directory: impl AsFd) -> io::Result<u64> {
     Ok(statvfs.f_bavail.saturating_mul(statvfs.f_frsize))
 }
 
-/// A size for people, to a tenth of the unit below which it is a whole number.
-pub(crate) fn about(bytes: u64) -> String {
-    for (shift, suffix) in [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")] {
-        if bytes >= 1 << shift {
-            let tenths = (u128::from(bytes) * 10) >> shift;
-            return match tenths % 10 {
-                0 => format!("{} {suffix}", tenths / 10),
-                tenth => format!("{}.{tenth} {suffix}", tenths / 10),
-            };
-        }
-    }
-    format!("{bytes} bytes")
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -241,15 +227,6 @@ mod tests {
             std::os::unix::fs::chown(&open, Some(54_321), None).unwrap();
             let text = refusal(&format!("loop:64M@{}", open.display()));
             assert!(text.contains("belongs to user 54321"), "{text}");
-        }
-    }
-
-    #[test]
-    fn sizes_are_said_in_tenths() {
-        for (bytes, text) in
-            [(512, "512 bytes"), (8 << 30, "8 GiB"), (3 << 19, "1.5 MiB"), (1 << 50, "1024 TiB")]
-        {
-            assert_eq!(about(bytes), text);
         }
     }
 }

@@ -5,12 +5,12 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-use lab::quantity::size_text;
+use lab::quantity::{about_text, size_text};
 use rustix::fs::{FallocateFlags, IFlags, OFlags};
 use trust::Directory;
 
 use super::fill::Order;
-use super::held::{Held, RESERVE_BYTES, about, free_bytes};
+use super::held::{Held, RESERVE_BYTES, free_bytes};
 use super::{BackingFacts, Base, DeviceError, Kind, Making, Prepared, Request};
 
 /// An image file.
@@ -68,10 +68,10 @@ fn prepare_in(
     if size_bytes.saturating_add(RESERVE_BYTES) > free_bytes {
         return Err(DeviceError::Refused(format!(
             "an image of {} does not fit: {} has {} free, of which {} stay free; give a smaller size, or another directory as loop:SIZE@DIR",
-            about(size_bytes),
+            about_text(size_bytes),
             path.display(),
-            about(free_bytes),
-            about(RESERVE_BYTES)
+            about_text(free_bytes),
+            about_text(RESERVE_BYTES)
         )));
     }
     let file = create_image(directory).map_err(system("creating an image in"))?;

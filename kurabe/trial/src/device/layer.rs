@@ -5,7 +5,7 @@
 
 use block::{BlockDevice, Delay, DelayingDevice, Delays, Fault, FaultyDevice};
 use crash::Recorder;
-use lab::quantity::parse_duration;
+use lab::quantity::{parse_duration, parse_percent};
 use rustix::fs::{MemfdFlags, memfd_create};
 
 /// A device, whatever it is made of.
@@ -77,20 +77,21 @@ fn delay(words: &str) -> Result<Put, String> {
 
 /// The longest time for which a request is believed to be held back by intent.
 const SECONDS_MAX: u64 = 60;
+/// The largest share of its own time for which a request can be held back.
+const SHARE_MAX: f64 = 1000.0;
 
 fn amount_of(text: &str) -> Result<Delay, String> {
-    match text.strip_suffix('%') {
-        Some(number) => match number.trim().parse::<f64>() {
-            Ok(percent) if percent > 0.0 && percent <= 100_000.0 => {
-                Ok(Delay::Share(percent / 100.0))
-            }
-            _ => Err(format!("'{text}' is no share from 0 to 100000 %")),
-        },
-        None => match parse_duration(text) {
-            Ok(time) if time.as_secs() < SECONDS_MAX => Ok(Delay::Fixed(time)),
-            Ok(_) => Err(format!("'{text}' is not below {SECONDS_MAX} s")),
+    if text.ends_with('%') {
+        return match parse_percent(text) {
+            Ok(share) if share <= SHARE_MAX => Ok(Delay::Share(share)),
+            Ok(_) => Err(format!("'{text}' is more than {} %", SHARE_MAX * 100.0)),
             Err(error) => Err(error.to_string()),
-        },
+        };
+    }
+    match parse_duration(text) {
+        Ok(time) if time.as_secs() < SECONDS_MAX => Ok(Delay::Fixed(time)),
+        Ok(_) => Err(format!("'{text}' is not below {SECONDS_MAX} s")),
+        Err(error) => Err(error.to_string()),
     }
 }
 
@@ -131,7 +132,8 @@ mod tests {
             ("dlay:1ms", "no layer 'dlay'"),
             ("delay", "'' is not a duration"),
             ("delay:sync=1ms", "'sync' is no kind"),
-            ("delay:-3%", "'-3%' is no share"),
+            ("delay:-3%", "'-3%' is not a percentage"),
+            ("delay:100001%", "'100001%' is more than 100000 %"),
             ("delay:2m", "not below 60 s"),
             ("ignore-flush:x", "takes no words"),
             ("record:x", "takes no words"),

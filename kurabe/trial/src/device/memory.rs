@@ -2,11 +2,11 @@
 
 use std::fs::File;
 
-use lab::quantity::size_text;
+use lab::quantity::{about_text, size_text};
 use rustix::fs::MemfdFlags;
 
 use super::fill::Order;
-use super::held::{self, Held, RESERVE_BYTES, about};
+use super::held::{self, Held, RESERVE_BYTES};
 use super::{Base, DeviceError, Kind, Making, Prepared, Request};
 use crate::memory_limit;
 
@@ -38,8 +38,8 @@ impl Request for Memory {
         if size_bytes.saturating_add(RESERVE_BYTES) > available_bytes {
             return Err(DeviceError::Refused(format!(
                 "{text} does not fit: {} of memory are available, of which {} stay free; give a smaller size, or use loop:SIZE",
-                about(available_bytes),
-                about(RESERVE_BYTES)
+                about_text(available_bytes),
+                about_text(RESERVE_BYTES)
             )));
         }
         let memory = rustix::fs::memfd_create("kurabe", MemfdFlags::CLOEXEC)

@@ -50,7 +50,7 @@ fn sections_of_a_time_leave_open_what_they_change() {
     let plan = Plan::of(&program(&format!("{begin} Unordered[2s] {{ <100%> Get; }}")));
     assert_eq!(plan.demand(1).unwrap().objects, 11);
     let shown = plan.to_string();
-    assert!(shown.contains("10 or more") && shown.contains("10240  (10.0 KiB)"), "{shown}");
+    assert!(shown.contains("10 or more") && shown.contains("10240  (10 KiB)"), "{shown}");
     let text = format!("{begin} Unordered[2s] {{ <50%> New(1K); <50%> Get; }}");
     let plan = Plan::of(&program(&text));
     assert_eq!(plan.demand(1), None);
