@@ -176,7 +176,8 @@ pub(crate) fn wait(pid: Pid, deadline: Option<Instant>, stop: &Stop) -> io::Resu
     }
 }
 
-fn poll_exit(pidfd: &OwnedFd, timeout: Option<Duration>) -> io::Result<bool> {
+/// Whether a process has ended by `timeout`; without one, it is waited for. A signal ends the wait early.
+pub(crate) fn poll_exit(pidfd: &OwnedFd, timeout: Option<Duration>) -> io::Result<bool> {
     let timeout = timeout.map(|timeout| Timespec {
         tv_sec: timeout.as_secs() as i64,
         tv_nsec: timeout.subsec_nanos().into(),

@@ -23,14 +23,14 @@ use lab::spec::{SCHEMA_VERSION, TrialSpec};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
 use rustix::process::{
-    Pid, PidfdFlags, Signal, getppid, kill_process, pidfd_open, set_parent_process_death_signal,
+    PidfdFlags, Signal, getppid, kill_process, pidfd_open, set_parent_process_death_signal,
 };
 use serde::Serialize;
 
 use crate::host_proc::HostProc;
 use crate::scratch::Occupied;
 use crate::stop::Stop;
-use crate::{carry, crash, sys};
+use crate::{carry, command, crash, sys};
 
 /// How often the outer process looks whether it is asked to stop.
 const STOP_INTERVAL: Duration = Duration::from_millis(50);
@@ -101,32 +101,17 @@ fn hand_on(mut input: ChildStdin) {
 
 /// Waits for the inner process and hands a stop on to it.
 fn wait_and_forward(child: &mut Child, stop: &Stop) -> io::Result<std::process::ExitStatus> {
-    let ended =
-        Pid::from_raw(child.id() as i32).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
-    loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok(status);
-        }
+    let process = sys::wait::process_of(child);
+    let pidfd = pidfd_open(process, PidfdFlags::empty())?;
+    while !command::poll_exit(&pidfd, Some(STOP_INTERVAL))? {
         // Again and again: the inner process is the first of its namespace, to which the kernel
         // delivers no signal before there is a handler for it.
-        if stop.raised()
-            && let Some(pid) = Pid::from_raw(child.id() as i32)
-        {
+        if stop.raised() {
             // It may have ended just now; the next look says so.
-            let _ = kill_process(pid, Signal::TERM);
-        }
-        match &ended {
-            // Its end is noticed at once.
-            Some(ended) => {
-                let interval = Timespec { tv_sec: 0, tv_nsec: STOP_INTERVAL.as_nanos() as i64 };
-                match poll(&mut [PollFd::new(ended, PollFlags::IN)], Some(&interval)) {
-                    Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                    Err(error) => return Err(error.into()),
-                }
-            }
-            None => std::thread::sleep(STOP_INTERVAL),
+            let _ = kill_process(process, Signal::TERM);
         }
     }
+    child.wait()
 }
 
 fn inner() -> io::Result<()> {
