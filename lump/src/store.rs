@@ -161,7 +161,7 @@ impl From<Entry> for Object {
 /// What a store holds and what is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usage {
-    /// Objects.
+    /// Objects, without those that are still in memory ([`Durability::Buffered`]).
     pub objects: u64,
     /// Most objects.
     pub objects_max: u64,
