@@ -9,12 +9,12 @@
 //! ends all writing. The argument for correctness is in `lump/docs/format-lump.md`.
 
 use std::collections::VecDeque;
-use std::ops::Deref;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use block::AlignedBuffer;
 
+use crate::data::{Data, Memory};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::extent::unit_count;
@@ -62,53 +62,6 @@ pub(crate) enum Act {
     Sync,
     /// The same, and tell so in the journal.
     Fence,
-}
-
-/// Memory of a put, or of several that were gathered, which readers share.
-pub(crate) enum Memory {
-    Lent(AlignedBuffer),
-    Shared(Arc<AlignedBuffer>),
-}
-
-impl Deref for Memory {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        match self {
-            Memory::Lent(memory) => memory,
-            Memory::Shared(memory) => memory,
-        }
-    }
-}
-
-/// Part of a memory, and where it goes on the device, in bytes.
-#[derive(Clone, Copy)]
-pub(crate) struct Piece {
-    pub at: usize,
-    pub length: usize,
-    pub offset: u64,
-}
-
-/// The extent of a put, or those of several, in memory, and where they go.
-pub(crate) struct Data {
-    pub memory: Memory,
-    pub first: Piece,
-    pub others: Vec<Piece>,
-    pub deadline: Option<Instant>,
-}
-
-impl Data {
-    fn pieces(&self) -> impl Iterator<Item = &Piece> {
-        std::iter::once(&self.first).chain(&self.others)
-    }
-
-    fn length(&self) -> usize {
-        self.pieces().map(|piece| piece.length).sum()
-    }
-
-    fn writes(&self) -> impl Iterator<Item = (&[u8], u64)> {
-        self.pieces().map(|piece| (&self.memory[piece.at..][..piece.length], piece.offset))
-    }
 }
 
 /// How many objects a change took away, once it has been made; and the memory that it lent.

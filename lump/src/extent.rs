@@ -12,7 +12,7 @@ use block::AlignedBuffer;
 use zerocopy::IntoBytes;
 
 use crate::checksum::crc32c;
-use crate::commit::Memory;
+use crate::data::Memory;
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
 use crate::index::Entry;

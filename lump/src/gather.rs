@@ -16,7 +16,8 @@ use std::time::{Duration, Instant};
 
 use block::AlignedBuffer;
 
-use crate::commit::{Data, Memory, Piece, gathered_max};
+use crate::commit::gathered_max;
+use crate::data::{Data, Memory, Piece};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::extent::{Stamp, Value, chunk_checksums, seal_with, unit_count};

@@ -24,7 +24,7 @@
 //!
 //! This crate depends on `block` and knows nothing of the benchmark or of minfs. Its modules: `layout`
 //! (bytes), `geometry`, `extent`, `journal`, `checkpoint` (bytes judged), `recovery` (a whole store
-//! judged), `index`, `space`, `window`, `gather` (changes in memory), `medium` (who may write), `commit` (the order on the medium),
+//! judged), `index`, `space`, `window`, `gather` (changes in memory), `medium` (who may write), `data` (extents on their way), `commit` (the order on the medium),
 //! `engine` (what is shared, checkpoints), `turns` (deadlines), `store`, `check`, `metrics`, `sync`
 //! (threads and locks).
 
@@ -32,6 +32,7 @@ mod check;
 mod checkpoint;
 mod checksum;
 mod commit;
+mod data;
 mod engine;
 mod error;
 mod extent;

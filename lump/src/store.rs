@@ -13,7 +13,8 @@ use block::{AlignedBuffer, BlockDevice};
 use zerocopy::FromZeros;
 
 use crate::checkpoint;
-use crate::commit::{Act, Data, Memory, Piece, Queue, pending_max};
+use crate::commit::{Act, Queue, pending_max};
+use crate::data::{Data, Memory, Piece};
 use crate::engine::{Background, Engine};
 use crate::error::{Error, Result};
 use crate::extent::{Extent, Stamp, Value, seal, unit_count};

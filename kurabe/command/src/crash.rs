@@ -1,17 +1,13 @@
 //! `kurabe crash`: which contenders keep what a load acknowledged, whatever a power cut takes.
 //!
 //! Each contender has a trial of its own. This file keeps what they found, and the recordings, so
-//! that a failing state can be tried again; `text` says it.
+//! that a failing state can be tried again; `crash_text` says it.
 
-mod text;
-
-use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Seek, Write};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use lab::contender::{Contender, Place};
 use lab::device::{Base, DeviceName};
@@ -19,14 +15,16 @@ use lab::event::Event;
 use lab::quantity::{parse_duration, parse_size};
 use lab::record::{Check, Outcome};
 use lab::spec::{Cache, CommandLine, Load, Output, PowerCuts, SCHEMA_VERSION, TrialSpec, Workload};
-use serde::{Deserialize, Serialize};
 use trial::crash::{ACK_VARIABLE, CrashReport, CrashVerdict, Finding, Replay};
-use trial::facts::Machine;
 use trial::filesystem::{self, Access};
 use trial::ledger::{self, Ledger};
 use trial::stop::Stop;
 use trust::{CONTENTS_MODE, Directory};
 
+pub use crate::crash_result::RESULT_FILE;
+use crate::crash_result::{Asked, CrashResult, Judged, Made, pasted, read, recording_file};
+pub use crate::crash_text::document;
+use crate::crash_text::report_text;
 use crate::executor::ProcessExecutor;
 use crate::exit::{self, Failure, SIGNAL_BASE};
 use crate::flags::{AckArgs, CrashArgs};
@@ -36,81 +34,9 @@ use crate::prepare::default_directory;
 use crate::progress::{Look, Progress};
 use crate::runner::Executor;
 use crate::terminal;
-pub use text::document;
-use text::report_text;
 
-/// What lies in a result beside the recordings.
-pub const RESULT_FILE: &str = "crash.json";
-/// Greatest size of that file that is read again.
-const RESULT_BYTES_MAX: u64 = 1 << 30;
 /// A control has so many states, or a quarter of the others where these are fewer.
 const CONTROL_STATES_MAX: usize = 100;
-
-/// What was asked and found: the file of a result.
-#[derive(Debug, Serialize, Deserialize)]
-struct CrashResult {
-    size_bytes: u64,
-    seed: u64,
-    asked: Asked,
-    check_directory: PathBuf,
-    check_timeout_ns: u64,
-    contenders: Vec<Judged>,
-    /// Absent in results of earlier versions, as all that follows.
-    #[serde(default)]
-    made: Option<Made>,
-}
-
-/// When, where and how a result was made.
-#[derive(Debug, Serialize, Deserialize)]
-struct Made {
-    /// In ns since 1970.
-    started_unix_ns: u64,
-    kernel: String,
-    kurabe_version: String,
-    command_line: Vec<String>,
-}
-
-impl Made {
-    fn now() -> Made {
-        let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let Machine { kernel, kurabe_version, .. } = Machine::read();
-        Made {
-            started_unix_ns: started.as_nanos() as u64,
-            kernel,
-            kurabe_version,
-            command_line: std::env::args().collect(),
-        }
-    }
-}
-
-/// Who says whether what was acknowledged is there.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum Asked {
-    /// The user's check.
-    Check(CommandLine),
-    /// A load of kurabe's own.
-    OwnLoad {
-        load: Load,
-        /// The seed of its trial.
-        order_seed: u64,
-    },
-}
-
-/// One contender of a result. Its recording lies in a file of its number.
-#[derive(Debug, Serialize, Deserialize)]
-struct Judged {
-    contender: Contender,
-    /// What was found, or why nothing could be.
-    outcome: Result<CrashReport, String>,
-    /// The same as a study has it.
-    #[serde(default)]
-    checks: Vec<Check>,
-}
-
-fn recording_file(number: usize) -> String {
-    format!("recording-{}.data", number + 1)
-}
 
 /// `kurabe crash`.
 pub fn crash(args: &CrashArgs) -> Result<u8, Failure> {
@@ -286,23 +212,6 @@ fn exit_code(result: &CrashResult) -> u8 {
         () if has(Some(CrashVerdict::Inconclusive)) => exit::GATE_INCONCLUSIVE,
         () => exit::OK,
     }
-}
-
-/// A word as a shell reads it.
-fn pasted(word: &str) -> Cow<'_, str> {
-    shlex::try_quote(word).unwrap_or(Cow::Borrowed(word))
-}
-
-/// Opens a result.
-fn read(path: &Path) -> Result<(Directory, CrashResult), String> {
-    let directory = Directory::open(path).map_err(|error| error.to_string())?;
-    let bytes = directory
-        .read(RESULT_FILE, RESULT_BYTES_MAX)
-        .map_err(|error| format!("{error}; name the directory of a 'kurabe crash'"))?;
-    let result = serde_json::from_slice(&bytes).map_err(|error| {
-        format!("{RESULT_FILE}: {error}; only the version of kurabe that made it can read it")
-    })?;
-    Ok((directory, result))
 }
 
 /// Tries a state of a result once more.

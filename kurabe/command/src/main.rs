@@ -1,6 +1,8 @@
 //! kurabe: hyperfine for file systems. This file only sends each subcommand on its way.
 
 mod crash;
+mod crash_result;
+mod crash_text;
 #[cfg(test)]
 mod documented;
 mod durability;

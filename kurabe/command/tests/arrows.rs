@@ -263,6 +263,7 @@ fn the_clock_on_the_wall_is_asked_only_for_moments_that_are_recorded() {
     }
     let known = [
         // When a trial or a session began.
+        "kurabe/command/src/crash_result.rs",
         "kurabe/command/src/executor.rs",
         "kurabe/command/src/guest_executor.rs",
         "kurabe/command/src/session.rs",

@@ -1,0 +1,100 @@
+//! The file of a result of `kurabe crash`.
+
+use std::borrow::Cow;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use lab::contender::Contender;
+use lab::record::Check;
+use lab::spec::{CommandLine, Load};
+use serde::{Deserialize, Serialize};
+use trial::crash::CrashReport;
+use trial::facts::Machine;
+use trust::Directory;
+
+/// What lies in a result beside the recordings.
+pub const RESULT_FILE: &str = "crash.json";
+/// Greatest size of that file that is read again.
+const RESULT_BYTES_MAX: u64 = 1 << 30;
+/// What was asked and found: the file of a result.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct CrashResult {
+    pub size_bytes: u64,
+    pub seed: u64,
+    pub asked: Asked,
+    pub check_directory: PathBuf,
+    pub check_timeout_ns: u64,
+    pub contenders: Vec<Judged>,
+    /// Absent in results of earlier versions, as all that follows.
+    #[serde(default)]
+    pub made: Option<Made>,
+}
+
+/// When, where and how a result was made.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Made {
+    /// In ns since 1970.
+    pub started_unix_ns: u64,
+    pub kernel: String,
+    pub kurabe_version: String,
+    pub command_line: Vec<String>,
+}
+
+impl Made {
+    pub fn now() -> Made {
+        let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let Machine { kernel, kurabe_version, .. } = Machine::read();
+        Made {
+            started_unix_ns: started.as_nanos() as u64,
+            kernel,
+            kurabe_version,
+            command_line: std::env::args().collect(),
+        }
+    }
+}
+
+/// Who says whether what was acknowledged is there.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Asked {
+    /// The user's check.
+    Check(CommandLine),
+    /// A load of kurabe's own.
+    OwnLoad {
+        load: Load,
+        /// The seed of its trial.
+        order_seed: u64,
+    },
+}
+
+/// One contender of a result. Its recording lies in a file of its number.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Judged {
+    pub contender: Contender,
+    /// What was found, or why nothing could be.
+    pub outcome: Result<CrashReport, String>,
+    /// The same as a study has it.
+    #[serde(default)]
+    pub checks: Vec<Check>,
+}
+
+pub fn recording_file(number: usize) -> String {
+    format!("recording-{}.data", number + 1)
+}
+
+/// A word as a shell reads it.
+pub fn pasted(word: &str) -> Cow<'_, str> {
+    shlex::try_quote(word).unwrap_or(Cow::Borrowed(word))
+}
+
+/// Opens a result.
+pub fn read(path: &Path) -> Result<(Directory, CrashResult), String> {
+    let directory = Directory::open(path).map_err(|error| error.to_string())?;
+    let bytes = directory
+        .read(RESULT_FILE, RESULT_BYTES_MAX)
+        .map_err(|error| format!("{error}; name the directory of a 'kurabe crash'"))?;
+    let result = serde_json::from_slice(&bytes).map_err(|error| {
+        format!("{RESULT_FILE}: {error}; only the version of kurabe that made it can read it")
+    })?;
+    Ok((directory, result))
+}
