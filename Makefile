@@ -27,6 +27,7 @@ demo: dependencies build
 test: dependencies
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	scripts/mutants lump --check && scripts/mutants minfs --check
 	PATH="$(CURDIR)/target/debug:$$PATH" $(CARGO) test --workspace --locked $(TEST_FLAGS)
 
 clean-results:
