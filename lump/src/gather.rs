@@ -132,11 +132,13 @@ impl Gather {
         Found::Value(length)
     }
 
-    /// Bytes that wait in memory.
-    pub fn waiting(&self) -> u64 {
+    /// Bytes that wait in memory, and the age of the oldest change in the open batch.
+    pub fn waiting(&self) -> (u64, Duration) {
         let state = lock(&self.state);
         let closed = state.closed.as_ref().map_or(0, |closed| closed.used);
-        (closed + state.open.as_ref().map_or(0, |open| open.used)) as u64
+        let open = state.open.as_ref();
+        let bytes = closed + open.map_or(0, |open| open.used);
+        (bytes as u64, open.map_or(Duration::ZERO, |open| open.since.elapsed()))
     }
 
     /// Ends the thread that writes, after the batch in hand.

@@ -113,7 +113,7 @@ counters! {
 }
 
 /// Names, descriptions and values of what comes and goes; the values are zero without a usage.
-fn gauges(usage: Option<&Usage>) -> [(&'static str, &'static str, u64); 11] {
+fn gauges(usage: Option<&Usage>) -> [(&'static str, &'static str, u64); 12] {
     let of = |value: fn(&Usage) -> u64| usage.map_or(0, value);
     [
         ("lump_objects", "Objects.", of(|usage| usage.objects)),
@@ -142,6 +142,7 @@ fn gauges(usage: Option<&Usage>) -> [(&'static str, &'static str, u64); 11] {
         ),
         ("lump_index_bytes", "Memory of the index.", of(|usage| usage.index_bytes)),
         ("lump_gathered_bytes", "Bytes that wait in memory.", of(|usage| usage.gathered_bytes)),
+        ("lump_gathered_ms", "Age of the oldest of them.", of(|usage| usage.gathered_ms)),
         ("lump_waiting", "Calls that wait for a commit or the device.", of(|usage| usage.waiting)),
     ]
 }

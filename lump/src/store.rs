@@ -182,6 +182,8 @@ pub struct Usage {
     pub index_bytes: u64,
     /// Bytes of buffered changes in memory, with their checksums.
     pub gathered_bytes: u64,
+    /// Age of the oldest of them that is not yet on its way to the device, in ms.
+    pub gathered_ms: u64,
     /// Calls that wait: changes for the next commit, gets and puts for the device.
     pub waiting: u64,
 }
@@ -656,7 +658,7 @@ impl Store {
             .map(|entry| unit_count(&self.engine.geometry, u64::from(entry.length)))
             .sum::<u64>();
         // Before the lock of the space, which a batch that begins takes too.
-        let gathered_bytes = self.engine.gather.waiting();
+        let (gathered_bytes, age) = self.engine.gather.waiting();
         let space = lock(&self.engine.space);
         let unit_bytes = self.engine.geometry.unit_bytes;
         Usage {
@@ -670,6 +672,7 @@ impl Store {
             journal_blocks_max: self.engine.geometry.journal_blocks,
             index_bytes: self.engine.index.memory_bytes(),
             gathered_bytes,
+            gathered_ms: age.as_millis() as u64,
             waiting: waiting as u64,
         }
     }

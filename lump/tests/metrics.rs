@@ -146,7 +146,7 @@ fn the_recorder_of_the_facade_hears_what_the_text_says() {
         assert_eq!(told.get(name).copied().unwrap_or(0.0), value, "{name}");
         count += 1;
     }
-    assert_eq!(count, 23);
+    assert_eq!(count, 24);
     assert_eq!((told["lump_put_seconds"], told["lump_get_seconds"]), (5.0, 1.0));
     assert_eq!(told["lump_flush_seconds"], metrics.flushes as f64);
     assert_eq!(told["lump_checkpoint_seconds"], 1.0);
