@@ -272,7 +272,7 @@ fn a_note_that_is_not_told_needs_no_word() {
     std::fs::write(&image, device.image()).unwrap();
     let told = |arguments: &[&str]| String::from_utf8(minfs(arguments).stdout).unwrap();
     let image = image.to_str().unwrap();
-    let word = ".minfs-put-N is what";
+    let word = ".minfs-put-N is the name";
     assert!(told(&["fsck", "-v", image]).contains(word));
     assert!(!told(&["fsck", image]).contains(word), "{}", told(&["fsck", image]));
 }
