@@ -427,7 +427,7 @@ pub fn mounted_at(path: &Path) -> Option<PathBuf> {
 
 /// A process whose mount namespace has a device mounted: one that was made while the device was
 /// mounted here has a copy of that mount, which an unmount here does not end.
-pub fn mounted_elsewhere(path: &Path) -> Option<String> {
+fn mounted_elsewhere(path: &Path) -> Option<String> {
     let canonical = path.canonicalize().ok()?;
     let processes = std::fs::read_dir("/proc").ok()?;
     let mut names = processes.filter_map(|entry| entry.ok()?.file_name().into_string().ok());

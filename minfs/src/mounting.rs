@@ -13,11 +13,9 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, Stdio};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use block::tool::{
-    Failure, Mount, is_write_protected, mounted_at, mounted_elsewhere, mounts, real_path,
-};
+use block::tool::{self, Failure, Mount, is_write_protected, mounted_at, mounts, real_path};
 use fuser::MountOption;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -172,7 +170,7 @@ fn remount(directory: &Path, wishes: &Wishes) -> Result<(), String> {
 /// Starts this program in the foreground and waits until it serves or ends.
 fn start_daemon(arguments: &MountArguments) -> Result<(), (u8, String)> {
     let system = |error: std::io::Error| (EXIT_SYSTEM, error.to_string());
-    let mut command = block::tool::program::itself();
+    let mut command = tool::program::itself();
     command
         .arg0("minfs")
         .args(["mount", "--foreground"])
@@ -307,7 +305,7 @@ pub fn umount(directory: &Path) -> Result<(), Failure> {
     match outcome {
         Ok(()) => {}
         Err(rustix::io::Errno::PERM) => {
-            let mut command = block::tool::program::command("fusermount3")
+            let mut command = tool::program::command("fusermount3")
                 .map_err(|not_found| Failure::failed(&shown, not_found))?;
             if !command.arg("-u").arg(&directory).status().is_ok_and(|status| status.success()) {
                 return Err(Failure::failed(&shown, "fusermount3 could not unmount it"));
@@ -319,25 +317,16 @@ pub fn umount(directory: &Path) -> Result<(), Failure> {
         }
         Err(error) => return Err(Failure::failed(&shown, error)),
     }
-    let deadline = Instant::now() + UMOUNT_WAIT;
-    while Instant::now() < deadline {
-        if mounted_at(&source).is_some() {
-            // Mounted in a second place: nothing to wait for.
-            return Ok(());
+    let opened = tool::open(&source, true, UMOUNT_WAIT);
+    // Mounted in a second place, or removed meanwhile: there is nothing to wait for.
+    let is_in_no_use = || mounted_at(&source).is_some() || matches!(source.try_exists(), Ok(false));
+    match opened {
+        Err(failure) if !is_in_no_use() => {
+            let why = format!("unmounted, but its daemon may still be writing: {failure}");
+            Err(Failure::failed(shown, why))
         }
-        if open(&source, true).is_ok() {
-            return Ok(());
-        }
+        _ => Ok(()),
     }
-    let why = match mounted_elsewhere(&source) {
-        Some(holder) => {
-            format!(
-                "unmounted here, but still mounted in another mount namespace, that of {holder}"
-            )
-        }
-        None => "the daemon has not let go of it".into(),
-    };
-    Err(Failure::failed(source.display(), why))
 }
 
 #[cfg(test)]

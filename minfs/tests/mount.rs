@@ -613,3 +613,12 @@ fn a_mount_that_lives_on_in_another_namespace_is_told_with_who_holds_it() {
     assert!(said.contains("another mount namespace, that of process"), "{said}");
     assert_eq!(mount.fsck(), 0);
 }
+
+#[test]
+fn a_volume_whose_image_was_removed_meanwhile_is_unmounted() {
+    let Some(mount) = Mount::new("16M", "rw") else { return };
+    fs::write(mount.path("a"), pattern(100_000, 1)).unwrap();
+    fs::remove_file(mount.image()).unwrap();
+    mount.umount();
+    assert!(!mount.is_mounted());
+}

@@ -170,12 +170,14 @@ fn end_group(path: &Path) -> io::Result<Vec<String>> {
     loop {
         match remove_groups(path) {
             Ok(()) => return Ok(ended.into_iter().collect()),
-            Err(error) if Instant::now() >= until => {
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy && Instant::now() < until => {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            Err(error) => {
                 let left: Vec<String> = members(path).into_iter().collect();
                 let text = format!("{error}; still in it: {}", left.join(", "));
                 return Err(io::Error::new(error.kind(), text));
             }
-            Err(_) => std::thread::sleep(Duration::from_millis(2)),
         }
     }
 }
