@@ -268,7 +268,7 @@ mod tests {
     use super::*;
     use crate::medium::Medium;
     use crate::metrics::Counters;
-    use crate::store::Sabotage;
+    use crate::sabotage::Sabotage;
     use crate::{CreateOptions, OpenOptions, Store};
 
     /// `LUMP_OPEN_OBJECTS` sets how many; the time and memory of an opening are printed.

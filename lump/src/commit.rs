@@ -27,7 +27,8 @@ use crate::layout::{
 };
 use crate::medium::Permit;
 use crate::metrics::count;
-use crate::store::{Durability, Sabotage};
+use crate::sabotage::Sabotage;
+use crate::store::Durability;
 use crate::sync::atomic::Ordering;
 use crate::sync::thread::{self, Thread};
 use crate::sync::{Mutex, MutexGuard, lock};

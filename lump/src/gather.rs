@@ -23,7 +23,7 @@ use crate::error::{Error, Result};
 use crate::extent::{Stamp, Value, chunk_checksums, seal_with, unit_count};
 use crate::journal::Record;
 use crate::metrics::count;
-use crate::store::Sabotage;
+use crate::sabotage::Sabotage;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Condvar, Mutex, MutexGuard, lock, wait_at_most};
 

@@ -26,7 +26,7 @@
 //! (bytes), `geometry`, `extent`, `journal`, `checkpoint` (bytes judged), `recovery` (a whole store
 //! judged), `index`, `space`, `window`, `gather` (changes in memory), `medium` (who may write), `data` (extents on their way), `commit` (the order on the medium),
 //! `engine` (what is shared, checkpoints), `turns` (deadlines), `store`, `check`, `metrics`, `sync`
-//! (threads and locks).
+//! (threads and locks), `sabotage` (canaries).
 
 mod check;
 mod checkpoint;
@@ -44,6 +44,7 @@ pub mod layout;
 mod medium;
 mod metrics;
 mod recovery;
+mod sabotage;
 mod space;
 mod store;
 mod sync;
@@ -55,4 +56,5 @@ pub use error::{Error, Result};
 pub use extent::Value;
 pub use geometry::{CreateOptions, Geometry};
 pub use metrics::Metrics;
-pub use store::{Durability, Object, OpenOptions, Sabotage, Store, Usage};
+pub use sabotage::Sabotage;
+pub use store::{Durability, Object, OpenOptions, Store, Usage};

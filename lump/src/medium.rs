@@ -19,7 +19,7 @@ use block::BlockDevice;
 use crate::error::{Error, Result};
 use crate::layout::Root;
 use crate::metrics::{Counters, count};
-use crate::store::Sabotage;
+use crate::sabotage::Sabotage;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::thread::{self, Thread};
 use crate::sync::{Mutex, MutexGuard, lock};

@@ -17,8 +17,8 @@ use crate::layout::{
     BLOCK_BYTES, BlockHeader, JOURNAL_MAGIC, Root, VALUE_BYTES_MAX, WINDOW_BYTES_MAX, read,
 };
 use crate::medium::Source;
+use crate::sabotage::Sabotage;
 use crate::space::Space;
-use crate::store::Sabotage;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Mutex, lock, thread};
 use crate::window::Announced;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::extent::Stamp;
 use crate::index::Entry;
 use crate::journal::{Block, Position, Record};
-use crate::store::Sabotage;
+use crate::sabotage::Sabotage;
 use crate::sync::atomic::AtomicUsize;
 use crate::sync::{Condvar, Mutex, MutexGuard, lock};
 
