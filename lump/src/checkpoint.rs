@@ -11,7 +11,6 @@ use block::AlignedBuffer;
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::error::{Error, Result};
-use crate::extent::unit_count;
 use crate::geometry::{Geometry, TRANSFER_BLOCKS, read_ahead, read_block};
 use crate::index::{Entry, Index, Walk};
 use crate::journal::{self, Block, Position, Record, decode_entry, encode_entry};
@@ -242,8 +241,7 @@ fn load_block(
 
 /// Refuses an entry that speaks of bytes which the store does not have.
 pub(crate) fn check_bounds(geometry: &Geometry, entry: &Entry) -> Result<()> {
-    let units = unit_count(geometry, u64::from(entry.length));
-    let end = entry.start.checked_add(units);
+    let end = entry.start.checked_add(entry.units(geometry));
     let is_inside = end.is_some_and(|end| end <= geometry.unit_count());
     if is_inside && u64::from(entry.length) <= VALUE_BYTES_MAX {
         return Ok(());

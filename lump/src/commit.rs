@@ -17,7 +17,6 @@ use block::AlignedBuffer;
 use crate::data::{Data, Memory};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::extent::unit_count;
 use crate::geometry::Geometry;
 use crate::index::Entry;
 use crate::journal::{self, Position, Record};
@@ -274,7 +273,7 @@ impl Engine {
                     let _applying = lock(&self.applying);
                     let before = self.index.shard_mut(entry.key).insert(entry)?;
                     if self.sabotage == Sabotage::ReuseInWindow {
-                        let units = unit_count(&self.geometry, u64::from(before.length));
+                        let units = before.units(&self.geometry);
                         lock(&self.space).free(before.start, units);
                         self.objects.fetch_sub(1, Ordering::Relaxed);
                         return None;
@@ -391,10 +390,7 @@ impl Engine {
                 Ok(counts)
             }
             // The permission to write has ended: who waits leads in turn, and is told the same.
-            Err(error) => Err(match error {
-                Error::ReadOnly(why) => why,
-                error => error.to_string(),
-            }),
+            Err(error) => Err(error.refusal()),
         };
         queue.writer = Some(writer);
         drop(queue);
@@ -468,7 +464,7 @@ impl Engine {
     fn next_window(&self, batch: &[Request]) -> Vec<(u64, u64)> {
         let units = |request: &Request| match request.act {
             Act::Change(Record::Put { entry, .. }) if request.durability == Durability::Durable => {
-                let units = unit_count(&self.geometry, u64::from(entry.length));
+                let units = entry.units(&self.geometry);
                 self.fits_window(units).then_some(units)
             }
             _ => None,
@@ -573,7 +569,7 @@ impl Engine {
         for (request, failure) in failed {
             request.answer(match &outcome {
                 Ok(()) => Err(failure),
-                Err(error) => Err(Error::ReadOnly(error.to_string())),
+                Err(error) => Err(Error::ReadOnly(error.refusal())),
             });
         }
         outcome
@@ -676,8 +672,7 @@ impl Engine {
     fn retire(&self, writer: &Writer, given_up: &[Entry]) {
         let mut space = lock(&self.space);
         for entry in given_up {
-            let units = unit_count(&self.geometry, u64::from(entry.length));
-            space.retire(writer.position.next - 1, entry.start, units);
+            space.retire(writer.position.next - 1, entry.start, entry.units(&self.geometry));
         }
         let fence = match self.sabotage {
             Sabotage::ReuseEarly => u64::MAX,

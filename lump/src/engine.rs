@@ -18,7 +18,7 @@ use crate::metrics::{Counters, count};
 use crate::sabotage::Sabotage;
 use crate::space::{Pins, Space};
 use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::sync::{Condvar, Mutex, MutexGuard, lock};
+use crate::sync::{Condvar, Mutex, MutexGuard, lock, wait};
 use crate::turns::Turns;
 use crate::window::Window;
 
@@ -88,10 +88,10 @@ impl Background {
 
     /// Waits for a wish; returns whether to go on.
     fn wait(&self) -> bool {
-        let wish = self
-            .changed
-            .wait_while(lock(&self.wish), |wish| *wish == Wish::Nothing)
-            .expect("no thread panics while it holds the wish");
+        let mut wish = lock(&self.wish);
+        while *wish == Wish::Nothing {
+            wish = wait(&self.changed, wish);
+        }
         *wish == Wish::Checkpoint
     }
 

@@ -105,6 +105,14 @@ impl Error {
         let action = action.into();
         move |source| Self::Device { action, source }
     }
+
+    /// Why a store refuses to write after this: a refusal has its reason already.
+    pub(crate) fn refusal(&self) -> String {
+        match self {
+            Self::ReadOnly(why) => why.clone(),
+            error => error.to_string(),
+        }
+    }
 }
 
 impl From<Error> for Failure {

@@ -110,8 +110,23 @@ pub(crate) fn unit_count(geometry: &Geometry, length: u64) -> u64 {
     (length + tail_bytes(length as usize) as u64).div_ceil(geometry.unit_bytes)
 }
 
-fn extent_bytes(geometry: &Geometry, length: u64) -> usize {
-    (unit_count(geometry, length) * geometry.unit_bytes) as usize
+/// Bytes of that extent.
+pub(crate) fn extent_bytes(geometry: &Geometry, length: usize) -> usize {
+    (unit_count(geometry, length as u64) * geometry.unit_bytes) as usize
+}
+
+/// A range of bytes of a value of `length` bytes.
+///
+/// # Errors
+///
+/// [`Error::BadRange`] where the value does not have them.
+pub(crate) fn range_of(length: u64, range: Range<u64>) -> Result<Range<usize>> {
+    let Range { start, end } = range;
+    if start <= end && end <= length {
+        Ok(start as usize..end as usize)
+    } else {
+        Err(Error::BadRange { start, end, length_bytes: length })
+    }
 }
 
 /// What tells one put from all others.
@@ -127,6 +142,11 @@ pub(crate) fn chunk_checksums(value: &[u8]) -> Vec<u8> {
 }
 
 impl Entry {
+    /// Units of its extent.
+    pub fn units(&self, geometry: &Geometry) -> u64 {
+        unit_count(geometry, u64::from(self.length))
+    }
+
     /// The checksum that belongs into the entry of a value with these checksums of its chunks.
     fn checksum_of(&self, geometry: &Geometry, chunks: &[u8]) -> u32 {
         let (key, start) = (self.key.to_le_bytes(), self.start.to_le_bytes());
@@ -149,7 +169,7 @@ pub(crate) fn seal(
     in_window: bool,
     value: &mut Value,
 ) -> (usize, Entry) {
-    let bytes = extent_bytes(geometry, value.length as u64);
+    let bytes = extent_bytes(geometry, value.length);
     let chunks = chunk_checksums(value);
     let memory = &mut value.memory[..bytes];
     (bytes, seal_with(geometry, key, start, stamp, in_window, value.length, &chunks, memory))
@@ -237,7 +257,7 @@ fn placed_at_end(
     let is_candidate = fields.magic == PLACED_MAGIC
         && fields.epoch.get() == least.epoch
         && sequence >= least.sequence;
-    let extent = extent_bytes(geometry, u64::from(length));
+    let extent = extent_bytes(geometry, length as usize);
     if !is_candidate || extent as u64 > WINDOW_EXTENT_BYTES_MAX {
         return None;
     }
@@ -357,7 +377,7 @@ impl Extent<'_> {
     /// Reads and verifies all of the extent; returns the put that wrote it.
     pub fn read_all(&self, source: &dyn Source, value: &mut Value) -> Result<Stamp> {
         value.resize(self.entry.length as usize);
-        let bytes = extent_bytes(self.geometry, u64::from(self.entry.length));
+        let bytes = extent_bytes(self.geometry, self.entry.length as usize);
         self.read_at(source, &mut value.memory[..bytes], self.offset())?;
         self.judge_all(&value.memory[..bytes])
     }
@@ -365,12 +385,8 @@ impl Extent<'_> {
     /// Reads and verifies some bytes of the value: with one read where the extent is small or
     /// most of it is wanted, with two otherwise.
     pub fn read_range(&self, source: &dyn Source, range: Range<u64>) -> Result<Vec<u8>> {
-        let length = u64::from(self.entry.length);
-        if range.start > range.end || range.end > length {
-            let Range { start, end } = range;
-            return Err(Error::BadRange { start, end, length_bytes: length });
-        }
-        let range = range.start as usize..range.end as usize;
+        let length = self.entry.length as usize;
+        let range = range_of(length as u64, range)?;
         let whole_bytes = extent_bytes(self.geometry, length);
         if whole_bytes as u64 <= RANGE_READ_BYTES || range.len() > whole_bytes / 2 {
             let mut value = Value::zeroed(0);
@@ -378,17 +394,17 @@ impl Extent<'_> {
             return Ok(value[range].to_vec());
         }
         let unit = self.geometry.unit_bytes as usize;
-        let tail_start = (whole_bytes - tail_bytes(length as usize)) / unit * unit;
+        let tail_start = (whole_bytes - tail_bytes(length)) / unit * unit;
         let mut tail = AlignedBuffer::zeroed(whole_bytes - tail_start);
         self.read_at(source, &mut tail, self.offset() + tail_start as u64)?;
-        let (checksums, _) = split_tail(&tail, length as usize);
+        let (checksums, _) = split_tail(&tail, length);
         self.judge_checksums(checksums, "the checksums of the chunks")?;
         if range.is_empty() {
             return Ok(Vec::new());
         }
         let first = range.start / CHUNK_BYTES;
         let start = first * CHUNK_BYTES;
-        let end = range.end.next_multiple_of(CHUNK_BYTES).min(length as usize);
+        let end = range.end.next_multiple_of(CHUNK_BYTES).min(length);
         let mut chunks = AlignedBuffer::zeroed((end - start).next_multiple_of(unit));
         self.read_at(source, &mut chunks, self.offset() + start as u64)?;
         self.judge_chunks(checksums, first, &chunks[..end - start])?;

@@ -19,15 +19,13 @@ use block::AlignedBuffer;
 use crate::commit::gathered_max;
 use crate::data::{Data, Memory, Piece};
 use crate::engine::Engine;
-use crate::error::{Error, Result};
-use crate::extent::{Stamp, Value, chunk_checksums, seal_with, unit_count};
+use crate::error::Result;
+use crate::extent::{Stamp, Value, chunk_checksums, extent_bytes, seal_with};
 use crate::journal::Record;
 use crate::metrics::count;
 use crate::sabotage::Sabotage;
 use crate::sync::atomic::{AtomicUsize, Ordering};
-use crate::sync::{Condvar, Mutex, MutexGuard, lock, wait_at_most};
-
-const UNBROKEN: &str = "no thread panics while it gathers";
+use crate::sync::{Condvar, Mutex, MutexGuard, lock, wait, wait_at_most};
 
 /// Where the newest gathered change of a key is.
 #[derive(Clone, Copy)]
@@ -146,33 +144,18 @@ impl Gather {
         lock(&self.state).ends = true;
         self.asked.notify_all();
     }
-
-    fn wait<'a>(&'a self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        self.ended.wait(state).expect(UNBROKEN)
-    }
-}
-
-impl State {
-    fn insert(&mut self, gather: &Gather, key: u128, value: Option<(usize, usize)>) {
-        self.fresh.insert(key, Fresh { batch: self.number, value });
-        gather.fresh.store(self.fresh.len(), Ordering::SeqCst);
-    }
 }
 
 impl Engine {
-    /// Bytes of the extent of a value.
-    fn gathered_bytes(&self, length: usize) -> usize {
-        (unit_count(&self.geometry, length as u64) * self.geometry.unit_bytes) as usize
-    }
-
     /// Whether a value of this length is gathered.
     pub(crate) fn gathers(&self, length: usize) -> bool {
-        self.gather.batch_bytes > 0 && self.gathered_bytes(length) <= self.gather.batch_bytes / 2
+        let batch_bytes = self.gather.batch_bytes;
+        batch_bytes > 0 && extent_bytes(&self.geometry, length) <= batch_bytes / 2
     }
 
     /// Gathers a put; returns whether there was room for it.
     pub(crate) fn gather_put(&self, key: u128, bytes: &[u8], epoch: u64) -> Result<bool> {
-        let extent_bytes = self.gathered_bytes(bytes.len());
+        let extent_bytes = extent_bytes(&self.geometry, bytes.len());
         let units = extent_bytes as u64 / self.geometry.unit_bytes;
         // Before the lock, since this takes the longest.
         let chunks = chunk_checksums(bytes);
@@ -186,33 +169,40 @@ impl Engine {
         let stamp = Stamp { epoch, sequence };
         let (geometry, length) = (&self.geometry, bytes.len());
         let entry = seal_with(geometry, key, start, stamp, false, length, &chunks, memory);
-        open.records.push(Record::Put { entry, sequence });
         open.used += extent_bytes;
-        let is_first = open.records.len() == 1;
-        state.insert(&self.gather, key, Some((at, bytes.len())));
-        drop(state);
-        if is_first {
-            self.gather.asked.notify_all();
-        }
+        self.add(state, Record::Put { entry, sequence }, key, Some((at, bytes.len())));
         Ok(true)
     }
 
     /// Gathers a delete; returns whether the key had a value.
     pub(crate) fn gather_delete(&self, key: u128) -> Result<bool> {
-        let mut state = self.room(0)?;
+        let state = self.room(0)?;
         let had_value = match state.fresh.get(&key) {
             Some(fresh) => fresh.value.is_some(),
             None => self.index.shard(key).get(key).is_some(),
         };
+        self.add(state, Record::Delete(key), key, None);
+        Ok(had_value)
+    }
+
+    /// Adds a change to the open batch, whose age counts from the first one.
+    fn add(
+        &self,
+        mut state: MutexGuard<'_, State>,
+        record: Record,
+        key: u128,
+        value: Option<(usize, usize)>,
+    ) {
         let open = state.open.as_mut().expect("room has opened one");
-        open.records.push(Record::Delete(key));
+        open.records.push(record);
         let is_first = open.records.len() == 1;
-        state.insert(&self.gather, key, None);
+        let fresh = Fresh { batch: state.number, value };
+        state.fresh.insert(key, fresh);
+        self.gather.fresh.store(state.fresh.len(), Ordering::SeqCst);
         drop(state);
         if is_first {
             self.gather.asked.notify_all();
         }
-        Ok(had_value)
     }
 
     /// The state with an open batch whose memory has room for an extent.
@@ -272,7 +262,7 @@ impl Engine {
         let number = state.number;
         while state.closed.is_some() {
             self.medium.permit()?;
-            state = self.gather.wait(state);
+            state = wait(&self.gather.ended, state);
         }
         self.medium.permit()?;
         // Another thread may have done it meanwhile.
@@ -307,7 +297,7 @@ impl Engine {
         let last = state.number;
         while state.written < last {
             self.medium.permit()?;
-            state = self.gather.wait(state);
+            state = wait(&self.gather.ended, state);
         }
         Ok(())
     }
@@ -362,10 +352,7 @@ impl Engine {
     fn end_batch(&self, state: &mut State, outcome: Result<()>) {
         // These changes were answered. Nobody may take a failure for success, and readers go on seeing them.
         if let Err(error) = outcome {
-            self.medium.refuse(match error {
-                Error::ReadOnly(why) => why,
-                error => error.to_string(),
-            });
+            self.medium.refuse(error.refusal());
             self.gather.ended.notify_all();
             return;
         }

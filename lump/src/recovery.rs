@@ -9,7 +9,7 @@ use block::AlignedBuffer;
 
 use crate::checkpoint;
 use crate::error::{Error, Result};
-use crate::extent::{Extent, Placed, Stamp, Value, find_placed, unit_count};
+use crate::extent::{Extent, Placed, Stamp, Value, find_placed};
 use crate::geometry::{Geometry, STORE_BLOCKS_MAX, read_block};
 use crate::index::{Entry, Index};
 use crate::journal::{self, Block, Position, Record};
@@ -321,8 +321,7 @@ fn free_space(geometry: &Geometry, index: &Index) -> Result<Space> {
     let mut used: Vec<u64> = Vec::with_capacity(index.count() as usize + 1);
     for shard in index.shards() {
         shard.entries().for_each(|entry| {
-            let units = unit_count(geometry, u64::from(entry.length));
-            used.push(entry.start << EXTENT_BITS | units);
+            used.push(entry.start << EXTENT_BITS | entry.units(geometry));
         });
     }
     used.sort_unstable();

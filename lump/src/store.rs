@@ -17,7 +17,7 @@ use crate::commit::{Act, Queue, pending_max};
 use crate::data::{Data, Memory, Piece};
 use crate::engine::{Background, Engine};
 use crate::error::{Error, Result};
-use crate::extent::{Extent, Stamp, Value, seal, unit_count};
+use crate::extent::{Extent, Stamp, Value, range_of, seal, unit_count};
 use crate::gather::{Found, Gather};
 use crate::geometry::{CreateOptions, Geometry, OBJECTS_SPARE};
 use crate::index::Entry;
@@ -484,14 +484,8 @@ impl Store {
             Found::Nothing => {}
             Found::Deleted => return Ok(None),
             Found::Value(length) => {
-                let length = length as u64;
-                let is_inside = range.start <= range.end && range.end <= length;
-                return if is_inside {
-                    Ok(Some(value[range.start as usize..range.end as usize].to_vec()))
-                } else {
-                    let Range { start, end } = range;
-                    Err(Error::BadRange { start, end, length_bytes: length })
-                };
+                let range = range_of(length as u64, range)?;
+                return Ok(Some(value[range].to_vec()));
             }
         }
         let Some((entry, _pin)) = self.find(key) else { return Ok(None) };
@@ -590,10 +584,8 @@ impl Store {
         drop(queue);
         let waiting = changes + self.engine.reading.waiting() + self.engine.writing.waiting();
         let (unused, given_up) = self.engine.window.contents();
-        let given_up_units = given_up
-            .iter()
-            .map(|entry| unit_count(&self.engine.geometry, u64::from(entry.length)))
-            .sum::<u64>();
+        let given_up_units: u64 =
+            given_up.iter().map(|entry| entry.units(&self.engine.geometry)).sum();
         // Before the lock of the space, which a batch that begins takes too.
         let (gathered_bytes, age) = self.engine.gather.waiting();
         let space = lock(&self.engine.space);

@@ -16,6 +16,13 @@ pub(crate) use shuttle::{
     thread,
 };
 
+const UNBROKEN: &str = "no thread panics while it holds a lock of the store";
+
+/// Waits for a change.
+pub(crate) fn wait<'a, T>(condition: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+    condition.wait(guard).expect(UNBROKEN)
+}
+
 /// Waits for a change, and no longer than `most`; under a scheduler with a seed there is no time, and none
 /// passes.
 #[cfg_attr(feature = "shuttle", allow(unused_variables))]
@@ -24,15 +31,14 @@ pub(crate) fn wait_at_most<'a, T>(
     guard: MutexGuard<'a, T>,
     most: Option<std::time::Duration>,
 ) -> MutexGuard<'a, T> {
-    const UNBROKEN: &str = "no thread panics while it holds a lock of the store";
     #[cfg(not(feature = "shuttle"))]
     if let Some(most) = most {
         return condition.wait_timeout(guard, most).expect(UNBROKEN).0;
     }
-    condition.wait(guard).expect(UNBROKEN)
+    wait(condition, guard)
 }
 
 /// Locks a mutex.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().expect("no thread panics while it holds a lock of the store")
+    mutex.lock().expect(UNBROKEN)
 }
