@@ -1,11 +1,21 @@
-//! What this machine can do, and giving back what a killed kurabe left.
+//! What this machine can do, its guests, the bundled studies here, and giving back what a killed kurabe left.
 
+use guest::{Kernel, Lock, Machine, Store};
 use trial::filesystem;
 use trial::ledger;
+use trial::memory_limit::available_bytes;
 use trust::Directory;
 
+use crate::environment::images::{image, needs};
+use std::path::Path;
+
+use crate::environment::leave_out_missing;
 use crate::exit::{self, Failure};
-use crate::terminal::{note, print};
+use crate::request::flags::GuestAction;
+use crate::request::studies;
+use crate::terminal::{note, print, rough};
+use lab::quantity::parse_duration;
+use lab::study_file;
 
 /// `kurabe file-systems`.
 pub fn file_systems() -> Result<u8, Failure> {
@@ -21,10 +31,116 @@ pub fn file_systems() -> Result<u8, Failure> {
     Ok(exit::OK)
 }
 
+/// `kurabe studies`.
+pub fn studies(name: Option<&str>) -> Result<u8, Failure> {
+    match name {
+        Some(name) => {
+            let study = studies::bundled(name).ok_or_else(|| studies::unknown(name))?;
+            print(study.text);
+        }
+        None => studies::BUNDLED.iter().for_each(|study| print(&describe(study))),
+    }
+    Ok(exit::OK)
+}
+
+/// A study's name, what it answers, how long it takes, and what it lacks here.
+fn describe(bundled: &studies::Bundled) -> String {
+    // The tests read every bundled study.
+    let Ok((text, mut study)) = study_file::load(
+        Path::new(bundled.name),
+        bundled.text,
+        studies::catalogue(&filesystem::names()),
+    ) else {
+        return format!("{}\n", bundled.name);
+    };
+    let mut lines = study.why.clone().into_iter().collect::<Vec<_>>();
+    let list = |names: Vec<&str>| names.join(", ");
+    lines.push(format!(
+        "{} under {}",
+        list(study.contenders.iter().map(|contender| contender.label.as_str()).collect()),
+        list(study.workloads.iter().map(|workload| workload.name.as_str()).collect()),
+    ));
+    if let Some(quick) = &text.quick {
+        let time = quick.budget.as_deref().and_then(|budget| parse_duration(budget).ok());
+        lines.push(format!(
+            "quick profile: {} on {}; --full: on {}",
+            time.map_or("unbounded".into(), |time| format!("at most {}", rough(time))),
+            quick.device.as_deref().unwrap_or(&study.device),
+            study.device
+        ));
+    }
+    if leave_out_missing(&mut study).is_err() {
+        lines.push("this machine lacks everything that it needs".into());
+    }
+    for left in &study.left_out {
+        lines.push(format!("missing here: {}: {}", left.name, left.missing.join("; ")));
+    }
+    let mut shown = format!("{}\n", bundled.name);
+    for line in lines {
+        shown.push_str(&format!("    {line}\n"));
+    }
+    shown
+}
+
 /// `kurabe doctor`.
 pub fn doctor() -> Result<u8, Failure> {
     print(&trial::doctor::examine().to_string());
     Ok(exit::OK)
+}
+
+/// Carries a `kurabe guest` out.
+pub fn guest(action: &GuestAction) -> Result<u8, Failure> {
+    let own = Directory::own().map_err(Failure::refused)?;
+    let store = Store::open(&own)?;
+    match action {
+        GuestAction::Build { guest, packages, with } => {
+            if let Some(name) = with.iter().find(|name| !guest::can_build(name)) {
+                return Err(Failure::refused(format!(
+                    "--with {name}: what can be built for a guest is zfs, ufs, minfs and bcachefs; all else is in it"
+                )));
+            }
+            let kernel = Kernel::parse(guest)?;
+            let image = store.build(&kernel, packages.as_deref(), &needs(with), &mut note)?;
+            let machine = store.machine(&image, available_bytes().ok())?;
+            print(&format!("{}{}\n", row(&store, image.lock()), acceleration(&machine)));
+        }
+        GuestAction::List => {
+            let locks = store.list()?;
+            for lock in &locks {
+                print(&format!("{}\n", row(&store, lock)));
+            }
+            if locks.is_empty() {
+                print("no guest has been built; kurabe guest build debian\n");
+            }
+        }
+        GuestAction::Remove { guest } => {
+            let lock = store.remove(guest)?;
+            print(&format!("removed {}\n", lock.place));
+        }
+        GuestAction::Shell { guest } => {
+            let image = image(&store, guest, &[])?;
+            let machine = store.machine(&image, available_bytes().ok())?;
+            image.shell(&machine)?;
+        }
+    }
+    Ok(exit::OK)
+}
+
+fn row(store: &Store, lock: &Lock) -> String {
+    let kernel = &lock.kernel;
+    let package = kernel
+        .package
+        .as_ref()
+        .map_or(String::new(), |package| format!(" ({} {})", package.name, package.version));
+    let size = store.size_bytes(lock) >> 20;
+    format!("{}  kernel {}{package}, {size} MiB, image {}", lock.place, kernel.release, lock.id)
+}
+
+fn acceleration(machine: &Machine) -> &'static str {
+    match machine.acceleration {
+        guest::Acceleration::Kvm => ", KVM",
+        guest::Acceleration::Tcg => ", TCG: this machine has no KVM that boots a guest",
+    }
 }
 
 /// `kurabe clean`.

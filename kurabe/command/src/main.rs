@@ -1,40 +1,24 @@
 //! kurabe: hyperfine for file systems. This file only sends each subcommand on its way.
 
-mod crash;
-mod crash_result;
-mod crash_text;
-#[cfg(test)]
-mod documented;
-mod durability;
-mod executor;
+mod environment;
 mod exit;
-mod flags;
-mod from_here;
-mod guest_executor;
-mod guests;
-mod lines;
-mod load_flags;
 mod machine;
 mod manual;
-mod preflight;
-mod prepare;
+mod power_failures;
 mod presentation;
-mod progress;
-mod promises;
-mod remote;
 mod reporting;
+mod request;
 mod runner;
 mod session;
-mod side_by_side;
-mod ssh;
-mod studies;
 mod terminal;
 
 use std::path::Path;
 use std::process::ExitCode;
 
 use crate::exit::Failure;
-use crate::flags::{Action, Cli};
+use crate::power_failures::{crash, promises};
+use crate::request::flags::{Action, Cli};
+use crate::session::prepare;
 
 fn main() -> ExitCode {
     // What runs the contender minfs is this program, under that name.
@@ -49,12 +33,12 @@ fn main() -> ExitCode {
     let result = match cli.action {
         Action::Inside { words } => return guest::inside::main(&words),
         Action::Trial { parent, inside } => return trial::process::main(parent, inside),
-        Action::Remote => remote::main(),
+        Action::Remote => environment::remote::main(),
         Action::Load => return trial::workload::main(),
         Action::Serve { point } => return trial::device::served::main(&point),
         Action::Compare(args) => prepare::compare(&args),
         Action::Run(args) => prepare::run_file(&args),
-        Action::Studies { name } => studies::studies(name.as_deref()),
+        Action::Studies { name } => machine::studies(name.as_deref()),
         Action::Resume(args) => prepare::resume(&args),
         Action::Report(args) => reporting::report(&args),
         Action::Crash(args) => crash::crash(&args),
@@ -64,7 +48,7 @@ fn main() -> ExitCode {
         Action::Doctor => machine::doctor(),
         Action::FileSystems => machine::file_systems(),
         Action::Clean { guests } => machine::clean(guests),
-        Action::Guest(action) => guests::act(&action),
+        Action::Guest(action) => machine::guest(&action),
         Action::Man { directory } => manual::man(directory.as_deref()),
         Action::Completions { shell } => manual::completions(shell),
     };

@@ -6,7 +6,7 @@ use clap::{Command, CommandFactory};
 use clap_complete::Shell;
 
 use crate::exit::{self, Failure};
-use crate::flags::Cli;
+use crate::request::flags::Cli;
 use crate::terminal;
 
 /// Writes the man pages into a directory, or the main page to standard output.

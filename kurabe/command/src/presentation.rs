@@ -11,9 +11,12 @@ use trust::Refused;
 use trust::file::{is_stream, write};
 
 use crate::exit::Failure;
-use crate::flags::{ShowArgs, Style};
-use crate::progress::Look;
-use crate::reporting;
+use crate::request::flags::{ShowArgs, Style};
+
+pub mod page;
+pub mod progress;
+
+use progress::Look;
 
 /// What to write and how to look.
 pub struct Presentation {
@@ -58,7 +61,7 @@ impl Presentation {
         blocks.extend(report::answer::answer(source));
         if self.verbose {
             blocks.extend(report::details::details(source));
-            blocks.extend(reporting::publication(source));
+            blocks.extend(page::publication(source));
         } else {
             let Source { plan, records, analysis, .. } = source;
             blocks.extend(publications::summary(plan, records, analysis));
@@ -127,7 +130,7 @@ impl Exports {
         if let Some(path) = &self.markdown {
             let mut text = report::export::markdown(source);
             text.push('\n');
-            text.push_str(&document::markdown(&reporting::publication(source)));
+            text.push_str(&document::markdown(&page::publication(source)));
             write(path, text.as_bytes())?;
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! `kurabe report`, and the page at the end of every run. Reads result directories and writes what
+//! `kurabe report`. Reads result directories and writes what
 //! the user wants of them; nothing of a result is changed.
 
 use std::path::{Path, PathBuf};
@@ -7,19 +7,17 @@ use lab::condition;
 use lab::judgement::judge_gates;
 use lab::result::StoredResult;
 use report::across::{Across, gates};
-use report::document::{self, Block};
+use report::document;
 use report::source::Source;
+use trust::Directory;
 use trust::file::write;
-use trust::{Directory, Refused};
 
-use crate::crash;
 use crate::exit::{self, Failure};
-use crate::flags::ReportArgs;
+use crate::power_failures::crash;
+use crate::presentation::page::{page, publication};
 use crate::presentation::{Presentation, check_target};
+use crate::request::flags::ReportArgs;
 use crate::terminal;
-
-/// The page's name in a result directory.
-pub const PAGE_FILE: &str = "report.html";
 
 /// `kurabe report`.
 pub fn report(args: &ReportArgs) -> Result<u8, Failure> {
@@ -85,16 +83,6 @@ fn judge(source: &mut Source, gates: &[String]) -> Result<(), Failure> {
     let judged = judge_gates(gates, &source.plan, &source.records, &source.analysis);
     source.analysis.gates.extend(judged);
     Ok(())
-}
-
-/// The page of a result, with its publication.
-fn page(source: &Source) -> String {
-    report::page::page(source, &publication(source))
-}
-
-/// What a result says of its publication.
-pub fn publication(source: &Source) -> Vec<Block> {
-    publications::section(&source.plan, &source.records, &source.analysis)
 }
 
 /// Several results against the first.
@@ -172,10 +160,4 @@ fn read(directory: &Path) -> Result<Source, Failure> {
         terminal::note(&format!("kurabe: {damage}"));
     }
     Ok(source)
-}
-
-/// Writes the page of a result into its directory and yields its path.
-pub fn write_page(directory: &Directory, source: &Source) -> Result<PathBuf, Refused> {
-    directory.replace(PAGE_FILE, page(source).as_bytes(), 0o644)?;
-    Ok(directory.path().join(PAGE_FILE))
 }

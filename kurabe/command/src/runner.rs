@@ -26,7 +26,7 @@ pub use schedule::{Length, Schedule, Share, Terms};
 pub trait Executor {
     /// Runs trials and yields a record for each, in their order: a trial that died is a record of its
     /// death. With a schedule they live at the same time and take the turns that it gives.
-    fn carry_out(
+    fn run(
         &mut self,
         specs: &[TrialSpec],
         schedule: Option<&mut Schedule<'_>>,
@@ -35,7 +35,7 @@ pub trait Executor {
 
     /// Runs one trial.
     fn execute(&mut self, spec: &TrialSpec, on_event: &mut dyn FnMut(&Event)) -> Record {
-        let mut records = self.carry_out(std::slice::from_ref(spec), None, on_event);
+        let mut records = self.run(std::slice::from_ref(spec), None, on_event);
         records.pop().expect("one trial yields one record")
     }
 }
@@ -200,7 +200,7 @@ pub fn run(
                     Schedule::new(terms, surroundings.elapsed)
                 });
                 let on_event = &mut |event: &Event| observer.event(event);
-                let mut carried = executor.carry_out(&specs, schedule.as_mut(), on_event);
+                let mut carried = executor.run(&specs, schedule.as_mut(), on_event);
                 for (record, spec) in carried.iter_mut().zip(&specs) {
                     record.session = session;
                     // One that the budget cut short is interrupted, not failed.

@@ -10,40 +10,28 @@ use lab::analysis::Analysis;
 use lab::plan::Plan;
 use lab::record::{Outcome, Record};
 use lab::result::{COMPARISONS_FILE, ResultWriter, StoredResult};
-use lab::spec::Device;
-use lab::study::Study;
 use report::source::{Source, memory_bytes};
-use serde_json::{Map, Value, json};
-use trial::device::{self, DeviceError, Prepared};
-use trial::facts::Machine;
-use trial::filesystem;
-use trial::ledger::{self, Ledger};
+use serde_json::Value;
+use trial::device;
 use trial::stop::Stop;
-use trust::Directory;
 
-use crate::durability;
-use crate::executor::ProcessExecutor;
+use crate::environment::{Ended, Environment, Preparation, Ready, needs_device};
 use crate::exit::{self, Failure, SIGNAL_BASE};
-use crate::guest_executor::{Early, GuestExecutor};
-use crate::guests::Guests;
-use crate::preflight::{Pinned, device_request, needs_device};
+use crate::power_failures::durability;
 use crate::presentation::Presentation;
-use crate::progress::{Progress, rough};
-use crate::reporting;
+use crate::presentation::page::write_page;
+use crate::presentation::progress::Progress;
 use crate::runner::{self, End, Surroundings};
-use crate::ssh::Host;
-use crate::terminal;
+use crate::terminal::{self, rough};
+
+pub mod prepare;
 
 /// A session that is about to begin.
 pub struct Session {
     /// What is to be carried out.
     pub plan: Plan,
-    /// The real device that may be destroyed, as it was said on the command line.
-    pub destroy: Option<String>,
-    /// The directories of `dir:` contenders as they are now, each with its device and inode.
-    pub directories: Vec<Pinned>,
-    /// The other machine that carries it out, where one does.
-    pub host: Option<Host>,
+    /// Where it is carried out; examined.
+    pub environment: Box<dyn Environment>,
     /// The records of earlier sessions that stand.
     pub records: Vec<Record>,
     /// Time that earlier sessions took.
@@ -58,20 +46,6 @@ pub struct Session {
     pub notes: Vec<String>,
     /// Gives the device back while the result is already being shown.
     pub closing: Option<JoinHandle<()>>,
-}
-
-/// kurabe's own directory, cleaned, and a ledger in it. Where that cannot be had nothing is taken.
-fn begin_ledger(say: impl Fn(String)) -> Result<(Directory, Ledger), Failure> {
-    let own = Directory::own()
-        .map_err(|refused| Failure::refused(format!("kurabe's own directory: {refused}")))?;
-    clean_first(&own, say);
-    let ledger = Ledger::start(&own).map_err(|error| {
-        let place = own.path().display();
-        Failure::refused(format!(
-            "the ledger in {place} cannot be written: {error}; name another directory by KURABE_HOME"
-        ))
-    })?;
-    Ok((own, ledger))
 }
 
 impl Session {
@@ -89,14 +63,7 @@ impl Session {
         if let Some(why) = self.nothing_to_do() {
             progress.say(&why);
         } else {
-            let (own, ledger) = match begin_ledger(|line| progress.say(&line)) {
-                Ok(begun) => begun,
-                Err(failure) => {
-                    self.writer.withdraw();
-                    return Err(failure);
-                }
-            };
-            let result = self.with_device(begun, &own, &ledger, &stop, &mut progress);
+            let result = self.with_device(begun, &stop, &mut progress);
             progress.finish();
             match result {
                 Ok(given_back) => all_given_back = given_back,
@@ -124,7 +91,7 @@ impl Session {
         }
         terminal::show(&self.presentation.screen(&source));
         // The records are safe; a page that cannot be written can be made again.
-        match reporting::write_page(&directory, &source) {
+        match write_page(&directory, &source) {
             Ok(path) => progress.say(&format!("report: {}", path.display())),
             Err(error) => progress.say(&format!("the report could not be written: {error}")),
         }
@@ -197,8 +164,6 @@ impl Session {
     fn with_device(
         &mut self,
         begun: Instant,
-        own: &Directory,
-        ledger: &Ledger,
         stop: &Stop,
         progress: &mut Progress,
     ) -> Result<bool, Failure> {
@@ -208,8 +173,6 @@ impl Session {
         let is_spent = || bound.is_some_and(|budget| elapsed() >= budget);
         let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let study = &self.plan.study;
-        // Before the device is touched: a kernel may be missing.
-        let guests = Guests::of(study, own)?;
         let mut filled = |fill: device::Progress| {
             // The budget is a bound on everything, and the filling alone can take longer.
             if is_spent() && fill.done_bytes < fill.total_bytes {
@@ -218,7 +181,14 @@ impl Session {
             let percent = fill.done_bytes.saturating_mul(100) / fill.total_bytes.max(1);
             progress.step(&format!("filling {} with random data: {percent} %", study.device));
         };
-        let too_late = |failure| {
+        let ready = self.environment.prepare(Preparation {
+            study,
+            stop,
+            filled: &mut filled,
+            say: &|text| progress.say(text),
+            first: &|device| runner::next_spec(&self.plan, &self.records, device),
+        });
+        let ready = ready.map_err(|failure| {
             if !(stop.raised() && is_spent()) {
                 failure
             } else {
@@ -227,39 +197,10 @@ impl Session {
                     study.device
                 ))
             }
-        };
-        let (mut prepared, mut early) = (None, None);
-        let there = match &mut self.host {
-            Some(host) => {
-                let say = |text: &str| progress.say(text);
-                Some(host.prepare(stop, &mut filled, &say).map_err(too_late)?)
-            }
-            None if needs_device(study) => {
-                let destroy = self.destroy.as_deref();
-                let made = &mut |device: &Device| {
-                    let next = runner::next_spec(&self.plan, &self.records, device);
-                    early = guests
-                        .as_ref()
-                        .zip(next)
-                        .and_then(|(guests, spec)| Early::begin(guests, &spec, device));
-                };
-                let here = prepare_device(study, destroy, own, stop, made, &mut filled);
-                prepared = Some(here.map_err(too_late)?);
-                None
-            }
-            None => None,
-        };
-        let (device, mut facts) = match there {
-            Some((device, facts)) => (Some(device), facts),
-            None => {
-                let prepared = prepared.as_deref();
-                (prepared.map(|here| here.device().clone()), facts(study, prepared))
-            }
-        };
+        });
+        let Ready { device, size_bytes, mut facts } = ready?;
         facts.insert("schema".into(), self.plan.schema.into());
         facts.insert("started_unix_ns".into(), (started.as_nanos() as u64).into());
-        facts.insert("guests".into(), json!(guests.as_ref().map(Guests::facts)));
-        facts.insert("ssh".into(), json!(study.host().map(|host| json!({ "host": host }))));
         facts.insert("command_line".into(), std::env::args().collect::<Vec<_>>().into());
         self.facts = Value::Object(facts);
         let session = self.writer.begin_session(&self.facts).map_err(Failure::broken)?;
@@ -273,56 +214,33 @@ impl Session {
             stopped: &stopped,
             memory_bytes: memory_bytes(&self.facts),
         };
-        let mut executor =
-            ProcessExecutor::new(own, ledger, prepared.as_deref(), &self.directories, &stopped);
-        let mut guest_executor = guests
-            .as_ref()
-            .zip(prepared.as_deref())
-            .map(|(guests, device)| GuestExecutor { guests, device, stopped: &stopped, early });
         progress.after_each_block(self.exporting());
         let end = runner::run(
             &self.plan,
             &mut self.records,
             &surroundings,
-            match (&mut self.host, &mut guest_executor) {
-                (Some(host), _) => host,
-                (None, Some(in_guests)) => in_guests,
-                (None, None) => &mut executor,
-            },
+            &mut *self.environment,
             &mut self.writer,
             progress,
         );
         let mut cut = Ok(());
         if matches!(end, Ok(End::Complete | End::Budget)) {
-            let size_bytes = prepared.as_ref().map_or(0, |prepared| prepared.facts().size_bytes);
-            let records = &mut self.records;
-            let writer = &mut self.writer;
             cut = durability::cut_all(
                 &self.plan,
-                records,
+                &mut self.records,
                 size_bytes,
-                &mut executor,
-                writer,
+                &mut *self.environment,
+                &mut self.writer,
                 progress,
                 &stopped,
             );
         }
-        let mut left = executor.give_back();
-        drop(executor);
-        drop(guest_executor);
-        // A large image takes its file system a second to give back.
-        self.closing = prepared.map(|prepared| std::thread::spawn(move || drop(prepared)));
-        let mut all_given_back = true;
-        if let Some(host) = self.host.take() {
-            match host.end() {
-                Ok(there) => left.extend(there),
-                Err(lost) => {
-                    all_given_back = false;
-                    progress.say(&lost);
-                }
-            }
+        let Ended { left, lost, closing } = self.environment.end();
+        self.closing = closing;
+        let all_given_back = left.is_empty() && lost.is_none();
+        if let Some(lost) = lost {
+            progress.say(&lost);
         }
-        all_given_back &= left.is_empty();
         if !left.is_empty() {
             progress
                 .say(&format!("could not be given back: {}; run 'kurabe clean'", left.join("; ")));
@@ -398,58 +316,4 @@ impl Session {
 
 fn signal_code(stop: &Stop) -> Option<u8> {
     stop.signal().map(|number| SIGNAL_BASE + number as u8)
-}
-
-/// Gives back what an earlier kurabe left when it was killed, and says so.
-pub fn clean_first(own: &Directory, say: impl Fn(String)) {
-    match ledger::clean(own) {
-        Ok(report) => {
-            for line in report.done {
-                say(format!("left by an earlier run: {line}"));
-            }
-            for line in report.left {
-                say(format!("left by an earlier run and still there: {line}"));
-            }
-        }
-        Err(error) => say(format!("looking for what earlier runs left: {error}")),
-    }
-}
-
-/// Makes the study's device on this machine; `filled` hears how far it is.
-pub fn prepare_device(
-    study: &Study,
-    destroy: Option<&str>,
-    own: &Directory,
-    stop: &Stop,
-    made: &mut dyn FnMut(&Device),
-    filled: &mut dyn FnMut(device::Progress),
-) -> Result<Box<dyn Prepared>, Failure> {
-    let request = device_request(study, destroy)?;
-    request.prepare_telling(own, stop, filled, made).map_err(|error| match error {
-        DeviceError::Refused(_) => Failure::refused(format!("--device {}: {error}", study.device)),
-        other => Failure::broken(format!("--device {}: {other}", study.device)),
-    })
-}
-
-/// What a result says of this machine when the study is carried out on it.
-pub fn facts(study: &Study, prepared: Option<&dyn Prepared>) -> Map<String, Value> {
-    let facts = [
-        ("machine", json!(Machine::read())),
-        ("device", json!(prepared.map(|prepared| prepared.facts()))),
-        ("tools", tool_versions(study)),
-        ("load", json!(study.user.as_ref().map(|user| json!({ "user": user })))),
-    ];
-    facts.map(|(name, facts)| (name.to_string(), facts)).into_iter().collect()
-}
-
-/// Versions of the tools that the contenders need, as they print them.
-fn tool_versions(study: &Study) -> Value {
-    let versions: serde_json::Map<String, Value> = study
-        .contenders
-        .iter()
-        .filter_map(|contender| filesystem::by_name(&contender.file_system))
-        .flat_map(|file_system| file_system.tools)
-        .filter_map(|tool| Some((tool.name.to_string(), Value::from(tool.installed_version()?))))
-        .collect();
-    Value::Object(versions)
 }

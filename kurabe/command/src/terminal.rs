@@ -11,6 +11,7 @@
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use report::table::Screen;
 use trust::{output, text};
@@ -67,4 +68,14 @@ pub fn parse<C: clap::Parser>() -> C {
         };
         escaped.exit()
     })
+}
+
+/// `1m 20s`, `12s`.
+pub fn rough(duration: Duration) -> String {
+    let seconds = duration.as_secs_f64().round() as u64;
+    match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
+        (0, 0, s) => format!("{s}s"),
+        (0, m, s) => format!("{m}m {s:02}s"),
+        (h, m, _) => format!("{h}h {m:02}m"),
+    }
 }

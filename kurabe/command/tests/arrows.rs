@@ -263,15 +263,15 @@ fn the_clock_on_the_wall_is_asked_only_for_moments_that_are_recorded() {
     }
     let known = [
         // When a trial or a session began.
-        "kurabe/command/src/crash_result.rs",
-        "kurabe/command/src/executor.rs",
-        "kurabe/command/src/guest_executor.rs",
+        "kurabe/command/src/environment/guest.rs",
+        "kurabe/command/src/environment/processes.rs",
+        "kurabe/command/src/environment/ssh.rs",
+        "kurabe/command/src/power_failures/crash_result.rs",
         "kurabe/command/src/session.rs",
-        "kurabe/command/src/ssh.rs",
         "kurabe/trial/src/carry.rs",
         "kurabe/trial/src/crash.rs",
         // The name of a result, which another number follows where it is taken.
-        "kurabe/command/src/prepare.rs",
+        "kurabe/command/src/request.rs",
         // The head of a log of histograms.
         "kurabe/loads/src/kind.rs",
         // Times of files.

@@ -263,6 +263,7 @@ fn is_ours_by_name(name: &str) -> bool {
 mod tests {
     use std::os::unix::fs::symlink;
     use std::path::Path;
+    use std::sync::Arc;
 
     use rand::{RngExt, SeedableRng};
 
@@ -271,13 +272,13 @@ mod tests {
 
     struct Home {
         home: tempfile::TempDir,
-        own: Directory,
+        own: Arc<Directory>,
     }
 
     impl Home {
         fn new() -> Home {
             let home = tempfile::tempdir().unwrap();
-            let own = Directory::private(&home.path().join("own")).unwrap();
+            let own = Arc::new(Directory::private(&home.path().join("own")).unwrap());
             Home { home, own }
         }
 
@@ -388,7 +389,7 @@ mod tests {
     #[test]
     fn a_directory_is_occupied_or_cleaned_and_never_both() {
         let home = Home::new();
-        let runner = Ledger::start(&home.own).unwrap();
+        let runner = Arc::new(Ledger::start(&home.own).unwrap());
         let made = Scratch::make(&home.own, &runner).unwrap();
         let occupied = Occupied::enter(&made.path()).unwrap();
         let late = home.path("kurabe-late");
@@ -411,7 +412,7 @@ mod tests {
     #[test]
     fn a_scratch_directory_is_a_new_one_or_none() {
         let home = Home::new();
-        let runner = Ledger::start(&home.own).unwrap();
+        let runner = Arc::new(Ledger::start(&home.own).unwrap());
         let [one, other] = [(); 2].map(|()| Scratch::make(&home.own, &runner).unwrap().path());
         assert_ne!(one, other);
         assert!(home.own.make_directory(one.file_name().unwrap(), 0o700).is_err());
@@ -444,7 +445,7 @@ mod tests {
     fn cleaning_gives_back_what_the_dead_left_and_nothing_else() {
         let home = Home::new();
         assert!(clean(&home.own).unwrap().is_empty());
-        let ledger = Ledger::start(&home.own).unwrap();
+        let ledger = Arc::new(Ledger::start(&home.own).unwrap());
         let living = Scratch::make(&home.own, &ledger).unwrap();
         let ledgers = home.path("own/ledger");
         fs::create_dir_all(home.path("own/kurabe-dead/room/mount/deep")).unwrap();

@@ -9,6 +9,7 @@
 use std::io;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::FlockOperation;
 use rustix::mount::{MountFlags, mount, mount_bind};
@@ -32,20 +33,20 @@ const NODES: &str = "devices";
 
 /// A scratch directory that the runner made.
 #[derive(Debug)]
-pub struct Scratch<'a> {
-    own: &'a Directory,
-    ledger: &'a Ledger,
+pub struct Scratch {
+    own: Arc<Directory>,
+    ledger: Arc<Ledger>,
     ledger_id: u64,
     name: String,
 }
 
-impl<'a> Scratch<'a> {
+impl Scratch {
     /// Makes one in kurabe's own directory.
     /// Errors: what the system says; then nothing was made.
-    pub fn make(own: &'a Directory, ledger: &'a Ledger) -> io::Result<Scratch<'a>> {
+    pub fn make(own: &Arc<Directory>, ledger: &Arc<Ledger>) -> io::Result<Scratch> {
         let name = ledger::random_name();
         let ledger_id = ledger.take(Taken::Scratch { name: name.clone() })?;
-        let scratch = Scratch { own, ledger, ledger_id, name };
+        let scratch = Scratch { own: own.clone(), ledger: ledger.clone(), ledger_id, name };
         match own.make_directory(&scratch.name, 0o700) {
             Ok(_) => Ok(scratch),
             Err(refused) => {
@@ -63,7 +64,7 @@ impl<'a> Scratch<'a> {
     /// Gives back what the trial left, and removes the directory. What could not be given back
     /// stays in the ledger; doing this again tries again.
     pub fn give_back(&self) -> CleanReport {
-        let mut report = ledger::give_back_scratch(self.own, &self.name);
+        let mut report = ledger::give_back_scratch(&self.own, &self.name);
         if report.left.is_empty()
             && let Err(error) = self.ledger.gave_back(self.ledger_id)
         {

@@ -35,8 +35,8 @@ fn victim() {
     let private =
         rustix::mount::MountPropagationFlags::PRIVATE | rustix::mount::MountPropagationFlags::REC;
     rustix::mount::mount_change("/", private).unwrap();
-    let own = Directory::private(&home).unwrap();
-    let ledger = Ledger::start(&own).unwrap();
+    let own = Arc::new(Directory::private(&home).unwrap());
+    let ledger = Arc::new(Ledger::start(&own).unwrap());
     let request = DeviceRequest::parse("loop:64M", None).unwrap();
     let stop = Stop::default();
     let prepared = request.prepare(&own, &stop, &mut |_| {}).unwrap();

@@ -107,7 +107,7 @@ impl MockExecutor<'_, '_> {
 
 impl Executor for MockExecutor<'_, '_> {
     /// Each turn takes a hundredth of what the trial would.
-    fn carry_out(
+    fn run(
         &mut self,
         specs: &[TrialSpec],
         schedule: Option<&mut Schedule<'_>>,

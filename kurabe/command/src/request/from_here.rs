@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::preflight::simple_command;
+use super::programs::simple_command;
 
 /// The words of a command, the first one resolved.
 pub fn words(words: &[String]) -> Vec<String> {

@@ -1,8 +1,7 @@
 //! From what the user asked to a session: resolves the study, refuses what cannot be done before
 //! anything is touched, and opens the result.
 
-use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use lab::condition::{self, Condition};
@@ -13,7 +12,6 @@ use lab::spec::{CommandLine, Output, Workload};
 use lab::study::{Study, StudyError, StudyText};
 use lab::study_file;
 use loads::KINDS;
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use trial::filesystem;
 use trust::Refused;
@@ -22,19 +20,15 @@ use vocabulary::check::DURABILITY;
 use vocabulary::path::UserPath;
 use vocabulary::suggestion::unknown;
 
-use crate::durability;
+use super::Session;
+use crate::environment::{self, Examined, capacity, device_request, read_files, side_by_side};
 use crate::exit::{self, Failure};
-use crate::flags::{
+use crate::power_failures::durability;
+use crate::presentation::Presentation;
+use crate::request::flags::{
     CompareArgs, PresentArgs, PrintArgs, ResumeArgs, RunArgs, StudyArgs, Style, flag_of_field,
 };
-use crate::guests;
-use crate::load_flags;
-use crate::preflight::{Pinned, capacity, device_request, preflight, read_files};
-use crate::presentation::Presentation;
-use crate::session::Session;
-use crate::side_by_side;
-use crate::ssh::Host;
-use crate::studies;
+use crate::request::{default_directory, load_flags, studies};
 use crate::terminal;
 
 /// `kurabe compare`.
@@ -88,7 +82,7 @@ fn check_gates(study: &Study) -> Result<(), Failure> {
 
 /// What the loads are going to do, without doing it.
 fn print_plan(mut study: Study, destroy: Option<&str>) -> Result<u8, Failure> {
-    studies::leave_out_missing(&mut study)?;
+    environment::leave_out_missing(&mut study)?;
     for left in &study.left_out {
         terminal::note(&format!("left out here: {}: {}", left.name, left.missing.join("; ")));
     }
@@ -158,16 +152,10 @@ pub fn resume(args: &ResumeArgs) -> Result<u8, Failure> {
     }
     let style = style_before(&stored).and_then(|text| text.style);
     let presentation = Presentation::new(&args.present, style.as_deref())?;
-    let destroy = args.destroy.as_deref();
-    let mut host = Host::of(&stored.plan.study)?;
-    let directories = match &mut host {
-        None => preflight(&stored.plan.study, destroy)?,
-        // What was planned is carried out, or refused.
-        Some(host) => {
-            let study = Study { leave_out_missing: false, ..stored.plan.study.clone() };
-            host.examine(&study, destroy).map(|_| Vec::new())?
-        }
-    };
+    // What was planned is carried out, or refused.
+    let study = Study { leave_out_missing: false, ..stored.plan.study.clone() };
+    let mut environment = environment::of(&study)?;
+    environment.examine(&study, args.destroy.as_deref())?;
     let spent_before = Duration::from_nanos(stored.spent_ns());
     let mut plan = stored.plan;
     if let Some(more) = args.more {
@@ -178,9 +166,7 @@ pub fn resume(args: &ResumeArgs) -> Result<u8, Failure> {
         spent_before,
         facts: stored.facts.unwrap_or(Value::Null),
         plan,
-        destroy: args.destroy.clone(),
-        directories,
-        host,
+        environment,
         records: stored.records,
         writer,
         presentation,
@@ -226,35 +212,6 @@ fn commands(workload: &Workload) -> Vec<String> {
     lines
 }
 
-/// A study that can be carried out where it was examined.
-#[derive(Serialize, Deserialize)]
-pub struct Examined {
-    /// What is left of it there.
-    pub study: Study,
-    /// The workloads under which its contenders take turns.
-    pub side_by_side: BTreeSet<String>,
-    /// What the user is told of it.
-    pub notes: Vec<String>,
-}
-
-/// Refuses what this machine cannot carry out; builds guests that are missing. Gives the directories
-/// of `dir:` contenders beside.
-pub fn examine(
-    mut study: Study,
-    destroy: Option<&str>,
-) -> Result<(Examined, Vec<Pinned>), Failure> {
-    let directories = preflight(&study, destroy)?;
-    let request = device_request(&study, destroy)?;
-    // They may be built, for minutes: after all that can be refused at once.
-    guests::leave_out_missing(&mut study)?;
-    let side_by_side = side_by_side::chosen(&study, &request)?;
-    let mut notes = side_by_side::notes(&study, &request);
-    notes.extend(side_by_side::small(&study, &request));
-    notes.extend(trust::program::passed_over().into_iter().map(|note| format!("note: {note}")));
-    notes.extend(side_by_side::parts(&study, &side_by_side, &request));
-    Ok((Examined { study, side_by_side, notes }, directories))
-}
-
 fn begin(
     text: &StudyText,
     mut study: Study,
@@ -275,7 +232,7 @@ fn begin(
         study.output = Output::File(UserPath::typed(file));
     }
     if study.host().is_none() {
-        studies::leave_out_missing(&mut study)?;
+        environment::leave_out_missing(&mut study)?;
     }
     read_files(&mut study)?;
     check_gates(&study)?;
@@ -283,12 +240,9 @@ fn begin(
     let presentation = Presentation::new(&present.show, text.style.as_deref())?;
     let destroy = args.destroy.as_deref();
     device_request(&study, destroy)?;
-    let mut host = Host::of(&study)?;
-    let (examined, directories) = match &mut host {
-        Some(host) => (host.examine(&study, destroy)?, Vec::new()),
-        None => examine(study, destroy)?,
-    };
-    let Examined { study, side_by_side, notes: examined_notes } = examined;
+    let mut environment = environment::of(&study)?;
+    let Examined { study, side_by_side, notes: examined_notes } =
+        environment.examine(&study, destroy)?;
     let mut notes = text.notes();
     notes.extend(examined_notes);
     // Short enough to be typed again by hand.
@@ -299,9 +253,7 @@ fn begin(
     let writer = ResultWriter::create(&out, &plan, &file_of(text)).map_err(Failure::refused)?;
     let session = Session {
         plan,
-        destroy: args.destroy.clone(),
-        directories,
-        host,
+        environment,
         records: Vec::new(),
         spent_before: Duration::ZERO,
         facts: Value::Null,
@@ -311,14 +263,4 @@ fn begin(
         closing: None,
     };
     session.carry_out()
-}
-
-/// The directory of a result for which none was named.
-pub fn default_directory(name: &str) -> PathBuf {
-    let now = jiff::Timestamp::now().strftime("%Y%m%d-%H%M%S");
-    let first = PathBuf::from("kurabe-results").join(format!("{name}-{now}"));
-    // Two studies may begin in one second.
-    let numbered = |number: u32| PathBuf::from(format!("{}-{number}", first.display()));
-    let mut all = std::iter::once(first.clone()).chain((2..).map(numbered));
-    all.find(|path| !path.exists()).unwrap_or(first)
 }

@@ -6,8 +6,8 @@ use clap::Parser;
 use lab::study_file;
 use trial::filesystem;
 
-use crate::flags::{Action, Cli};
-use crate::studies::catalogue;
+use crate::request::flags::{Action, Cli};
+use crate::request::studies::catalogue;
 
 fn documents() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

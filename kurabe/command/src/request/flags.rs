@@ -11,8 +11,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use lab::study::{CommandText, StudyText, WorkloadText};
 use serde::Serialize;
 
-use crate::from_here;
-use crate::load_flags::{LoadKeys, decimal, some, whole};
+use super::from_here;
+use super::load_flags::{LoadKeys, decimal, some, whole};
 
 /// Compare file systems under any load, with numbers that can be trusted.
 ///

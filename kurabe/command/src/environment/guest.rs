@@ -15,11 +15,16 @@ use lab::event::Event;
 use lab::record::{GuestFacts, Outcome, Record};
 use lab::reported::Reported;
 use lab::spec::{Device, TrialSpec};
-use trial::device::{Left, Prepared, in_guest};
+use lab::study::Study;
+use trial::device::{Left, in_guest};
+use trial::stop::Stop;
 
-use crate::executor::{Heard, LOOK_INTERVAL};
-use crate::guests::{Guests, module_of};
-use crate::lines::{self, Said};
+use super::images::{Images, module_of};
+use super::lines::{self, Said};
+use super::processes::{Heard, LOOK_INTERVAL};
+use super::this_machine::ThisMachine;
+use super::{Ended, Environment, Examined, Preparation, Ready};
+use crate::exit::Failure;
 use crate::runner::{Executor, Schedule};
 
 /// How long past its own bound a trial may take to give everything back, in a guest that lives.
@@ -28,20 +33,18 @@ const GRACE: Duration = Duration::from_secs(120);
 /// What the layers of a device, and file systems in user space, are served by.
 const USER_SPACE_MODULES: [&str; 2] = ["fuse", "loop"];
 
-/// Runs trials in guests.
-pub struct GuestExecutor<'a> {
-    /// Those in which the contenders live.
-    pub guests: &'a Guests,
-    /// The device below their disks.
-    pub device: &'a dyn Prepared,
-    /// Whether the user wants to stop.
-    pub stopped: &'a dyn Fn() -> bool,
+/// Guests, each booted for one trial, on a device of this machine.
+#[derive(Default)]
+pub struct Guests {
+    host: ThisMachine,
+    stop: Stop,
+    images: Option<Images>,
     /// A guest that was started for the trial that comes first.
-    pub early: Option<Early>,
+    early: Option<Early>,
 }
 
 /// A guest that was started before its disk was filled.
-pub struct Early {
+struct Early {
     boot: Boot,
     guest: Guest,
 }
@@ -71,53 +74,80 @@ impl Boot {
         Ok(Boot { place: place_of(spec).into(), disk, modules })
     }
 
-    fn begin(&self, guests: &Guests) -> Result<Guest, String> {
+    fn begin(&self, images: &Images) -> Result<Guest, String> {
         let trusted = trust::owner::words();
         let mut words = vec!["trial", "--parent", "1"];
         words.extend(trusted.iter().map(String::as_str));
-        guests
+        images
             .image(&self.place)
-            .boot(&guests.machine, Some(&self.disk), &self.modules, &words)
+            .boot(&images.machine, Some(&self.disk), &self.modules, &words)
             .map_err(|error| error.to_string())
     }
 }
 
 impl Early {
     /// Starts the guest of a trial. Where that fails, the trial itself will say why.
-    pub fn begin(guests: &Guests, spec: &TrialSpec, device: &Device) -> Option<Early> {
+    fn begin(images: &Images, spec: &TrialSpec, device: &Device) -> Option<Early> {
         let boot = Boot::of(spec, device).ok()?;
-        let guest = boot.begin(guests).ok()?;
+        let guest = boot.begin(images).ok()?;
         Some(Early { boot, guest })
     }
 }
 
-impl Executor for GuestExecutor<'_> {
+impl Environment for Guests {
+    fn examine(&mut self, study: &Study, destroy: Option<&str>) -> Result<Examined, Failure> {
+        self.host.examine(study, destroy)
+    }
+
+    fn prepare(&mut self, preparation: Preparation<'_>) -> Result<Ready, Failure> {
+        self.stop = preparation.stop.clone();
+        let own = self.host.begin(preparation.stop, preparation.say)?;
+        // Before the device is touched: a kernel may be missing.
+        let images = self.images.insert(Images::of(preparation.study, own)?);
+        let (early, first) = (&mut self.early, preparation.first);
+        let mut made = |device: &Device| {
+            *early = first(device).and_then(|spec| Early::begin(images, &spec, device));
+        };
+        let mut ready = self.host.make_device(preparation, &mut made)?;
+        ready.facts.insert("guests".into(), images.facts());
+        Ok(ready)
+    }
+
+    fn end(&mut self) -> Ended {
+        self.early = None;
+        self.host.end()
+    }
+}
+
+impl Executor for Guests {
     /// One after the other: no plan of ours has guests take turns.
-    fn carry_out(
+    fn run(
         &mut self,
         specs: &[TrialSpec],
         _: Option<&mut Schedule<'_>>,
         on_event: &mut dyn FnMut(&Event),
     ) -> Vec<Record> {
         let alone = specs.iter().map(|spec| TrialSpec { side_by_side: None, ..spec.clone() });
-        alone.map(|spec| self.run(&spec, on_event)).collect()
+        alone.map(|spec| self.run_one(&spec, on_event)).collect()
     }
 }
 
-impl GuestExecutor<'_> {
-    fn run(&mut self, spec: &TrialSpec, on_event: &mut dyn FnMut(&Event)) -> Record {
+impl Guests {
+    fn run_one(&mut self, spec: &TrialSpec, on_event: &mut dyn FnMut(&Event)) -> Record {
         let started = Instant::now();
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let host_load = host_load();
         let mut heard = Heard::new();
         let mut timed_out = None;
         let place = place_of(spec);
-        let image = self.guests.image(place);
+        let device = self.host.device().expect("a guest's disk stands on a device");
+        let images = self.images.as_ref().expect("they are there once it is prepared");
+        let image = images.image(place);
         // Held until the guest is gone: it takes nothing exclusively, and so nobody else can make
         // anything on its disk meanwhile.
-        let claimed = self.device.claim_again().map_err(|error| error.to_string());
+        let claimed = device.claim_again().map_err(|error| error.to_string());
         let booted = match &claimed {
-            Ok(_) => self.boot(spec),
+            Ok(_) => boot(&mut self.early, images, spec, device.device()),
             Err(refused) => Err(refused.clone()),
         };
         let failure;
@@ -126,7 +156,7 @@ impl GuestExecutor<'_> {
             Err(problem) => failure = problem,
             Ok(mut guest) => {
                 on_event(&Event::Status { text: format!("booting {place}") });
-                if guest.wait_ready(self.stopped) {
+                if guest.wait_ready(&|| self.stop.raised()) {
                     timed_out = self.converse(&mut guest, spec, &mut heard, on_event);
                 }
                 let is_done = heard.record.as_ref().is_some_and(Reported::is_completed);
@@ -135,7 +165,7 @@ impl GuestExecutor<'_> {
                 facts = Some(GuestFacts {
                     kernel: image.lock().kernel.release.to_string(),
                     image: image.lock().id.clone(),
-                    acceleration: self.guests.machine.acceleration.to_string(),
+                    acceleration: images.machine.acceleration.to_string(),
                     boot_ns: ended.boot.map(|boot| boot.as_nanos() as u64),
                     host_load,
                     end: ended.end.to_string(),
@@ -156,7 +186,7 @@ impl GuestExecutor<'_> {
             let mut record = Record::begun(spec, unix.as_nanos() as u64);
             record.elapsed_ns = started.elapsed().as_nanos() as u64;
             let phase = heard.phase;
-            record.outcome = match ((self.stopped)(), timed_out) {
+            record.outcome = match (self.stop.raised(), timed_out) {
                 (true, _) => Outcome::Interrupted { phase },
                 (false, Some(limit_ns)) => Outcome::TimedOut { phase, limit_ns },
                 (false, None) => Outcome::Failed {
@@ -169,21 +199,9 @@ impl GuestExecutor<'_> {
         });
         record.guest = facts;
         if let (Ok(_claimed), true) = (claimed, record.outcome != Outcome::Completed) {
-            self.device.note_left(Left::Everything);
+            device.note_left(Left::Everything);
         }
         record
-    }
-
-    fn boot(&mut self, spec: &TrialSpec) -> Result<Guest, String> {
-        let boot = Boot::of(spec, self.device.device())?;
-        match self.early.take() {
-            Some(early) if early.boot == boot => Ok(early.guest),
-            // Killed before another one is started.
-            early => {
-                drop(early);
-                boot.begin(self.guests)
-            }
-        }
     }
 
     /// Hears the trial until its record is there or the guest is gone. Gives the bound in ns, where that
@@ -231,10 +249,28 @@ impl GuestExecutor<'_> {
                 guest.kill_silent();
                 return timed_out;
             }
-            if (self.stopped)() {
+            if self.stop.raised() {
                 guest.kill();
                 return None;
             }
+        }
+    }
+}
+
+/// Takes the guest that was started early, where it is the one that the trial needs.
+fn boot(
+    early: &mut Option<Early>,
+    images: &Images,
+    spec: &TrialSpec,
+    device: &Device,
+) -> Result<Guest, String> {
+    let boot = Boot::of(spec, device)?;
+    match early.take() {
+        Some(early) if early.boot == boot => Ok(early.guest),
+        // Killed before another one is started.
+        early => {
+            drop(early);
+            boot.begin(images)
         }
     }
 }

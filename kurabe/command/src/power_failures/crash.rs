@@ -17,21 +17,20 @@ use lab::record::{Check, Outcome};
 use lab::spec::{Cache, CommandLine, Load, Output, PowerCuts, SCHEMA_VERSION, TrialSpec, Workload};
 use trial::crash::{ACK_VARIABLE, CrashReport, CrashVerdict, Finding, Replay};
 use trial::filesystem::{self, Access};
-use trial::ledger::{self, Ledger};
 use trial::stop::Stop;
 use trust::{CONTENTS_MODE, Directory};
 
-pub use crate::crash_result::RESULT_FILE;
-use crate::crash_result::{Asked, CrashResult, Judged, Made, pasted, read, recording_file};
-pub use crate::crash_text::document;
-use crate::crash_text::report_text;
-use crate::executor::ProcessExecutor;
+pub use super::crash_result::RESULT_FILE;
+use super::crash_result::{Asked, CrashResult, Judged, Made, pasted, read, recording_file};
+pub use super::crash_text::document;
+use super::crash_text::report_text;
+use crate::environment::processes::Processes;
+use crate::environment::{begin_trials, check_open_files};
 use crate::exit::{self, Failure, SIGNAL_BASE};
-use crate::flags::{AckArgs, CrashArgs};
-use crate::from_here;
-use crate::preflight::{check_open_files, missing_program, relative_program};
-use crate::prepare::default_directory;
-use crate::progress::{Look, Progress};
+use crate::presentation::progress::{Look, Progress};
+use crate::request::flags::{AckArgs, CrashArgs};
+use crate::request::programs::{missing_program, relative_program};
+use crate::request::{default_directory, from_here};
 use crate::runner::Executor;
 use crate::terminal;
 
@@ -103,7 +102,7 @@ fn record(args: &CrashArgs) -> Result<u8, Failure> {
     let timeout_ns = time("--timeout", &args.timeout)?;
     let workload = workload(Load::of_command(command), setup, Some(check));
     let spec = spec(contenders[0].clone(), cuts, workload, timeout_ns);
-    let laboratory = Laboratory::open()?;
+    let mut laboratory = Laboratory::open()?;
     let path = args.out.clone().unwrap_or_else(|| default_directory("crash"));
     let directory = Directory::open_or_make(&path, 0o755)
         .map_err(|refused| Failure::refused(format!("--out: {refused}")))?;
@@ -113,7 +112,7 @@ fn record(args: &CrashArgs) -> Result<u8, Failure> {
             path.display()
         )));
     }
-    let result = carry_out(&laboratory, &contenders, &spec, result, &directory)?;
+    let result = carry_out(&mut laboratory, &contenders, &spec, result, &directory)?;
     let is_judged = |one: &Judged| one.outcome.as_ref().is_ok_and(|one| one.refused.is_none());
     if result.contenders.iter().any(is_judged) {
         let text = serde_json::to_vec(&result).expect("a result has a JSON form");
@@ -134,7 +133,7 @@ fn record(args: &CrashArgs) -> Result<u8, Failure> {
 
 /// Judges one contender after the other and says what was found.
 fn carry_out(
-    laboratory: &Laboratory,
+    laboratory: &mut Laboratory,
     contenders: &[Contender],
     spec: &TrialSpec,
     mut result: CrashResult,
@@ -300,10 +299,9 @@ fn replay(place: &str) -> Result<u8, Failure> {
     Ok(code)
 }
 
-/// Kurabe's own directory, and what this process takes in it.
+/// Judges contenders, each in a trial.
 pub struct Laboratory {
-    own: Directory,
-    ledger: Ledger,
+    trials: Processes,
     /// Ends it.
     pub stop: Stop,
 }
@@ -315,37 +313,27 @@ impl Laboratory {
             return Err(Failure::refused("mkfs and mount need root; start it with sudo"));
         }
         check_open_files()?;
-        let own = Directory::own()
-            .map_err(|refused| Failure::refused(format!("kurabe's own directory: {refused}")))?;
-        if let Ok(report) = ledger::clean(&own) {
-            for line in report.done.iter().chain(&report.left) {
-                terminal::note(&format!("left by an earlier run: {line}"));
-            }
-        }
-        let ledger = Ledger::start(&own).map_err(Failure::broken)?;
         let stop = Stop::on_signals().map_err(Failure::broken)?;
-        Ok(Laboratory { own, ledger, stop })
+        Ok(Laboratory { trials: begin_trials(&stop, &terminal::note)?, stop })
     }
 
     /// Carries one out; `data` holds the bytes of its recording.
     pub fn carry_out(
-        &self,
+        &mut self,
         mut spec: TrialSpec,
         data: &File,
     ) -> (Result<CrashReport, String>, Vec<Check>) {
         if let Some(cuts) = &mut spec.power_cuts {
             cuts.data = path_of(data);
         }
-        let stopped = || self.stop.raised();
-        let mut executor = ProcessExecutor::new(&self.own, &self.ledger, None, &[], &stopped);
         let progress = Progress::new(Look::of(None), false);
-        let record = executor.execute(&spec, &mut |event| {
+        let record = self.trials.execute(&spec, &mut |event| {
             if let Event::Status { text } = event {
                 progress.step(&format!("{}: {text}", spec.contender.label));
             }
         });
         progress.finish();
-        let left = executor.give_back();
+        let left = self.trials.give_back();
         if !left.is_empty() {
             terminal::note(&format!("still there: {}", left.join("; ")));
         }

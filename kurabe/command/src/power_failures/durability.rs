@@ -21,9 +21,9 @@ use trial::filesystem::{self, Access};
 use trust::{CONTENTS_DIRECTORY_MODE, Directory};
 use vocabulary::check::DURABILITY;
 
-use crate::crash::{control_states, keep, path_of};
+use super::crash::{control_states, keep, path_of};
 use crate::exit::Failure;
-use crate::progress::Progress;
+use crate::presentation::progress::Progress;
 use crate::runner::Executor;
 
 /// Bound on one check.

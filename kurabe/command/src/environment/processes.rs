@@ -9,6 +9,7 @@
 use std::io::{self, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, ChildStdin, ExitStatus, Stdio};
+use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -21,10 +22,11 @@ use rustix::process::{Pid, Signal, kill_process};
 use trial::device::{Left, Prepared};
 use trial::ledger::Ledger;
 use trial::scratch::Scratch;
+use trial::stop::Stop;
 use trust::Directory;
 
-use crate::lines::{self, Said};
-use crate::preflight::Pinned;
+use super::lines::{self, Said};
+use super::preflight::Pinned;
 use crate::runner::{Executor, Schedule};
 
 /// How long a stopped trial may take to unmount and detach before it is killed; the kernel gives
@@ -32,32 +34,34 @@ use crate::runner::{Executor, Schedule};
 pub const STOP_GRACE: Duration = Duration::from_secs(90);
 
 /// Runs trials as child processes of this one.
-pub struct ProcessExecutor<'a> {
-    own: &'a Directory,
-    ledger: &'a Ledger,
-    device: Option<&'a dyn Prepared>,
-    stopped: &'a dyn Fn() -> bool,
+pub struct Processes {
+    /// kurabe's own directory.
+    pub own: Arc<Directory>,
+    ledger: Arc<Ledger>,
+    stop: Stop,
+    /// The device of the study, where one is needed.
+    pub device: Option<Box<dyn Prepared>>,
     /// The directories of `dir:` contenders, each with its device and inode.
-    directories: &'a [Pinned],
+    pub directories: Vec<Pinned>,
     /// The scratch directories of earlier trials that could not be given back.
-    left: Vec<Scratch<'a>>,
+    left: Vec<Scratch>,
 }
 
-impl<'a> Executor for ProcessExecutor<'a> {
+impl Executor for Processes {
     /// Each is begun when the one before it has only to settle, so that none makes its file system
     /// beside another; then each waits for the turns that `schedule` gives.
-    fn carry_out(
+    fn run(
         &mut self,
         specs: &[TrialSpec],
         mut schedule: Option<&mut Schedule<'_>>,
         on_event: &mut dyn FnMut(&Event),
     ) -> Vec<Record> {
         let (sender, lines) = lines::channel();
-        let mut trials: Vec<Talk<'a>> = Vec::new();
+        let mut trials: Vec<Talk> = Vec::new();
         let mut is_ending = false;
         loop {
             let is_stopped =
-                (self.stopped)() || schedule.as_ref().is_some_and(|schedule| schedule.is_over());
+                self.stop.raised() || schedule.as_ref().is_some_and(|schedule| schedule.is_over());
             if trials.len() < specs.len()
                 && trials.last().is_none_or(|last| last.state != State::Beginning)
             {
@@ -85,21 +89,15 @@ impl<'a> Executor for ProcessExecutor<'a> {
                 trials.iter_mut().for_each(Talk::stop);
             }
         }
-        let is_stopped = (self.stopped)() || schedule.is_some_and(|schedule| schedule.is_over());
+        let is_stopped = self.stop.raised() || schedule.is_some_and(|schedule| schedule.is_over());
         trials.into_iter().map(|trial| self.record_of(trial, is_stopped)).collect()
     }
 }
 
-impl<'a> ProcessExecutor<'a> {
-    /// An executor whose trials have their scratch directories in kurabe's own, and in `ledger`.
-    pub fn new(
-        own: &'a Directory,
-        ledger: &'a Ledger,
-        device: Option<&'a dyn Prepared>,
-        directories: &'a [Pinned],
-        stopped: &'a dyn Fn() -> bool,
-    ) -> ProcessExecutor<'a> {
-        ProcessExecutor { own, ledger, device, stopped, directories, left: Vec::new() }
+impl Processes {
+    /// Trials without a device, with their scratch directories in kurabe's own, and in `ledger`.
+    pub fn new(own: Arc<Directory>, ledger: Arc<Ledger>, stop: Stop) -> Processes {
+        Processes { own, ledger, stop, device: None, directories: Vec::new(), left: Vec::new() }
     }
 
     /// Tries once more to give back what earlier trials left, and says what is still there.
@@ -119,22 +117,22 @@ impl<'a> ProcessExecutor<'a> {
     /// Refuses to begin while something of a trial before is still there. Somebody who holds a file
     /// of its file system open keeps that file system alive on the device, and two on one device
     /// would destroy each other.
-    fn make_scratch(&mut self, spec: &TrialSpec) -> Result<Scratch<'a>, String> {
+    fn make_scratch(&mut self, spec: &TrialSpec) -> Result<Scratch, String> {
         let left = self.give_back();
         if !left.is_empty() {
             return Err(format!("the trial before could not be given back: {}", left.join("; ")));
         }
-        if let Some(device) = self.device.filter(|_| spec.contender.needs_device()) {
+        if let Some(device) = self.device.as_deref().filter(|_| spec.contender.needs_device()) {
             // mkfs and mount take it exclusively themselves.
             drop(device.claim_again().map_err(|error| error.to_string())?);
         }
-        Scratch::make(self.own, self.ledger)
+        Scratch::make(&self.own, &self.ledger)
             .map_err(|error| format!("making the trial's directory: {error}"))
     }
 
     /// Removes a trial's directory. A trial that died gave nothing back itself, and one whose
     /// unmount stayed busy not everything; the kernel gave back most of it.
-    fn clear(&mut self, scratch: Scratch<'a>, record: &mut Record) {
+    fn clear(&mut self, scratch: Scratch, record: &mut Record) {
         let given_back = scratch.give_back();
         record.notes.extend(given_back.done);
         record.notes.extend(given_back.left.iter().map(|left| format!("still there: {left}")));
@@ -150,7 +148,7 @@ impl<'a> ProcessExecutor<'a> {
         number: usize,
         is_stopped: bool,
         lines: &SyncSender<(usize, Said)>,
-    ) -> Talk<'a> {
+    ) -> Talk {
         let mut spec = spec.clone();
         spec.directory_identity = spec.contender.place.directory().and_then(|directory| {
             let pinned = self.directories.iter().find(|(path, _)| path == directory);
@@ -178,12 +176,12 @@ impl<'a> ProcessExecutor<'a> {
 
     fn start(
         &mut self,
-        talk: &mut Talk<'a>,
+        talk: &mut Talk,
         number: usize,
         lines: &SyncSender<(usize, Said)>,
     ) -> Result<(), String> {
         let spec = &mut talk.spec;
-        if let (Some(device), Some(together)) = (self.device, spec.side_by_side) {
+        if let (Some(device), Some(together)) = (&self.device, spec.side_by_side) {
             let layers = spec.device.take().map(|device| device.layers).unwrap_or_default();
             let part = device.part(together.part, together.contenders);
             spec.device = Some(Device { layers, ..part.map_err(|error| error.to_string())? });
@@ -204,7 +202,7 @@ impl<'a> ProcessExecutor<'a> {
     }
 
     /// The record of a trial that has ended, however it did, with everything given back.
-    fn record_of(&mut self, talk: Talk<'a>, is_stopped: bool) -> Record {
+    fn record_of(&mut self, talk: Talk, is_stopped: bool) -> Record {
         let Talk { spec, scratch, running, heard, problem, .. } = talk;
         let Heard { phase, record, reason, made } = heard;
         let (record, problem) = match record.map(|record| record.of(&spec)) {
@@ -237,7 +235,7 @@ impl<'a> ProcessExecutor<'a> {
         });
         if let Some(scratch) = scratch {
             self.clear(scratch, &mut record);
-            if let (Some(device), true) = (self.device, record.outcome != Outcome::Completed) {
+            if let (Some(device), true) = (&self.device, record.outcome != Outcome::Completed) {
                 device.note_left(Left::Marked(&made));
             }
         }
@@ -268,11 +266,11 @@ enum State {
 }
 
 /// The talk with one trial's process.
-struct Talk<'a> {
+struct Talk {
     spec: TrialSpec,
     started: Instant,
     unix_ns: u64,
-    scratch: Option<Scratch<'a>>,
+    scratch: Option<Scratch>,
     running: Option<(Child, ChildStdin)>,
     state: State,
     heard: Heard,
@@ -281,7 +279,7 @@ struct Talk<'a> {
     stop_asked: Option<Instant>,
 }
 
-impl Talk<'_> {
+impl Talk {
     fn tell(&mut self, line: &str) -> io::Result<()> {
         let Some((_, input)) = &mut self.running else { return Ok(()) };
         writeln!(input, "{line}")?;
@@ -345,8 +343,8 @@ impl Talk<'_> {
 
 /// Gives the next turn when nobody has one and everybody is ready for it; when there are no more,
 /// ends the trials one after the other.
-fn pass_the_turn(trials: &mut [Talk<'_>], schedule: &mut Schedule<'_>, is_ending: &mut bool) {
-    let is_busy = |trial: &Talk<'_>| {
+fn pass_the_turn(trials: &mut [Talk], schedule: &mut Schedule<'_>, is_ending: &mut bool) {
+    let is_busy = |trial: &Talk| {
         matches!(trial.state, State::Beginning | State::Settling | State::Turn | State::Ending)
     };
     if trials.iter().any(is_busy) {

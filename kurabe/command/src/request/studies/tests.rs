@@ -3,6 +3,10 @@
 use publications::Statistic;
 
 use super::*;
+use crate::environment::leave_out_missing;
+use lab::study::LeftOut;
+use lab::study_file;
+use trial::filesystem;
 
 use std::time::Duration;
 
@@ -51,7 +55,7 @@ fn every_profile_fits_its_device_and_every_contender_runs_every_load() {
     for (name, mut study) in profiles() {
         let request = trial::device::DeviceRequest::parse(&study.device, None).unwrap();
         let size_bytes = request.size_bytes().unwrap();
-        let capacity = crate::preflight::capacity(&study, &request);
+        let capacity = crate::environment::capacity(&study, &request);
         for load in &mut study.workloads {
             // The load file of dbench comes with its package.
             if KINDS.open(&load.load).unwrap().missing().is_empty() {
@@ -64,7 +68,7 @@ fn every_profile_fits_its_device_and_every_contender_runs_every_load() {
             for contender in &study.contenders {
                 let file_system = filesystem::by_name(&contender.file_system).unwrap();
                 assert!(file_system.size_bytes_min <= size_bytes, "{name}, {}", contender.label);
-                let ground = crate::preflight::ground_of(file_system.access);
+                let ground = crate::environment::ground_of(file_system.access);
                 let fits = ground.is_none_or(|ground| KINDS.works_on(&load.load, ground));
                 assert!(fits, "{name}: {} under {}", contender.label, load.name);
             }

@@ -12,9 +12,9 @@ use lab::event::Event;
 use lab::record::{Check, Outcome, Record, TIME_METRIC};
 use lab::words::thousands;
 
-use crate::flags::Style;
+use crate::request::flags::Style;
 use crate::runner::{Observer, Position};
-use crate::terminal::{note, one_line};
+use crate::terminal::{note, one_line, rough};
 
 /// What the terminal can show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -139,16 +139,6 @@ fn violated(record: &Record) -> Option<String> {
     let first = first.as_ref().map_or(String::new(), |first| format!("; the first: {first}"));
     let (violated, tried) = (thousands(*violated), thousands(*tried));
     Some(format!("{name} violated ({violated} of {tried}){first}"))
-}
-
-/// `1m 20s`, `12s`.
-pub fn rough(duration: Duration) -> String {
-    let seconds = duration.as_secs_f64().round() as u64;
-    match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
-        (0, 0, s) => format!("{s}s"),
-        (0, m, s) => format!("{m}m {s:02}s"),
-        (h, m, _) => format!("{h}h {m:02}m"),
-    }
 }
 
 /// How much there is to do, at the begin of a block:

@@ -7,7 +7,7 @@ use report::table::{Cell, Table, Tone};
 use report::text::{clock, date};
 use trial::crash::{Case, CrashReport, CrashVerdict};
 
-use crate::crash_result::{Asked, CrashResult, Judged, Made, pasted, read};
+use super::crash_result::{Asked, CrashResult, Judged, Made, pasted, read};
 use crate::exit::Failure;
 
 /// Flushes that are listed of those that could be left out.

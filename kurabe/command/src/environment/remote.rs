@@ -10,20 +10,17 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use lab::event::Event;
-use lab::spec::{Device, TrialSpec};
+use lab::spec::TrialSpec;
 use lab::study::Study;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
-use trial::ledger::Ledger;
 use trial::stop::Stop;
-use trust::Directory;
 
-use crate::executor::{LOOK_INTERVAL, ProcessExecutor};
+use super::left_out::leave_out_missing;
+use super::processes::LOOK_INTERVAL;
+use super::this_machine::ThisMachine;
+use super::{Environment, Examined, Preparation, Ready};
 use crate::exit::{self, Failure};
-use crate::prepare::{Examined, examine};
 use crate::runner::{Executor, Schedule, Terms};
-use crate::session::{clean_first, facts, prepare_device};
-use crate::studies;
 
 /// Who asks says something more often than this, or the connection is dead.
 const SILENCE_MAX: Duration = Duration::from_secs(120);
@@ -77,10 +74,8 @@ pub enum Reply {
     },
     /// The device is there.
     Prepared {
-        /// What trials are told of it.
-        device: Box<Device>,
-        /// The facts of this machine.
-        facts: Map<String, Value>,
+        /// What trials find.
+        ready: Box<Ready>,
     },
     /// A trial said something; of each one its record is the last.
     Said {
@@ -117,36 +112,40 @@ pub fn main() -> Result<u8, Failure> {
 /// What could not be given back.
 fn serve(asks: &Receiver<Ask>, stop: &Stop) -> Result<Vec<String>, Failure> {
     let Ok(Ask::Examine { mut study, destroy }) = asks.recv() else { return Ok(Vec::new()) };
-    studies::leave_out_missing(&mut study)?;
-    let (examined, _) = examine(*study, destroy.as_deref())?;
+    leave_out_missing(&mut study)?;
+    let mut here = ThisMachine::default();
+    let examined = here.examine(&study, destroy.as_deref())?;
     let study = examined.study.clone();
     say(&Reply::Examined { examined: Box::new(examined) });
 
     let Ok(Ask::Prepare) = asks.recv() else { return Ok(Vec::new()) };
-    let own = Directory::own().map_err(Failure::refused)?;
-    clean_first(&own, |text| say(&Reply::Note { text }));
-    let ledger = Ledger::start(&own).map_err(Failure::broken)?;
     let mut filled = |fill: trial::device::Progress| {
         say(&Reply::Filled { done_bytes: fill.done_bytes, total_bytes: fill.total_bytes });
     };
-    let prepared =
-        prepare_device(&study, destroy.as_deref(), &own, stop, &mut |_| {}, &mut filled)?;
-    let facts = facts(&study, Some(&*prepared));
-    say(&Reply::Prepared { device: Box::new(prepared.device().clone()), facts });
+    let ready = here.prepare(Preparation {
+        study: &study,
+        stop,
+        filled: &mut filled,
+        say: &|text| say(&Reply::Note { text: text.into() }),
+        first: &|_| None,
+    })?;
+    say(&Reply::Prepared { ready: Box::new(ready) });
 
-    let stopped = || stop.raised();
-    let mut executor = ProcessExecutor::new(&own, &ledger, Some(&*prepared), &[], &stopped);
     // Ends with whoever asks, and with a stop.
     while let Ok(Ask::CarryOut { specs, terms }) = asks.recv() {
         let begun = Instant::now();
         let clock = || begun.elapsed();
         let mut schedule = terms.map(|terms| Schedule::new(terms, &clock));
         let mut on_event = |event: &Event| say(&Reply::Said { event: event.clone() });
-        for record in executor.carry_out(&specs, schedule.as_mut(), &mut on_event) {
+        for record in here.run(&specs, schedule.as_mut(), &mut on_event) {
             say(&Reply::Said { event: Event::Record { record: record.into() } });
         }
     }
-    Ok(executor.give_back())
+    let ended = here.end();
+    if let Some(closing) = ended.closing {
+        closing.join().expect("giving a device back does not panic");
+    }
+    Ok(ended.left)
 }
 
 /// The requests as they come in. There are no more, and the stop is raised, once who asks said so, is

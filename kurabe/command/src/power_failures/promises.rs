@@ -8,9 +8,9 @@ use trial::crash::promises::{PROMISES, Promise, by_name};
 use trial::crash::{CrashReport, CrashVerdict};
 use vocabulary::suggestion::unknown;
 
-use crate::crash::{Laboratory, contenders, control_states, size, spec, workload};
+use super::crash::{Laboratory, contenders, control_states, size, spec, workload};
 use crate::exit::{self, Failure, SIGNAL_BASE};
-use crate::flags::{PromiseArgs, PromisesArgs};
+use crate::request::flags::{PromiseArgs, PromisesArgs};
 use crate::terminal;
 
 /// Bound on a program and on its check in ns.
@@ -41,14 +41,14 @@ pub fn promises(args: &PromisesArgs) -> Result<u8, Failure> {
         replay: None,
         image: None,
     };
-    let laboratory = Laboratory::open()?;
+    let mut laboratory = Laboratory::open()?;
     let mut found: Vec<Vec<Result<CrashReport, String>>> = vec![Vec::new(); asked.len()];
     for (promise, row) in asked.iter().zip(&mut found) {
         for contender in &contenders {
             if laboratory.stop.raised() {
                 break;
             }
-            row.push(ask(&laboratory, promise, contender, &cuts)?);
+            row.push(ask(&mut laboratory, promise, contender, &cuts)?);
         }
     }
     if let Some(number) = laboratory.stop.signal() {
@@ -84,7 +84,7 @@ fn known(name: &str) -> Result<&'static Promise, Failure> {
 
 /// Runs one program on one contender.
 fn ask(
-    laboratory: &Laboratory,
+    laboratory: &mut Laboratory,
     promise: &Promise,
     contender: &Contender,
     cuts: &PowerCuts,

@@ -19,17 +19,17 @@ use lab::contender::check_host;
 use lab::event::Event;
 use lab::record::{Outcome, Phase, Record};
 use lab::reported::Reported;
-use lab::spec::{Device, Output, TrialSpec};
+use lab::spec::{Output, TrialSpec};
 use lab::study::Study;
-use serde_json::{Map, Value};
+use serde_json::json;
 use trial::device::Progress;
 use trial::stop::Stop;
 
-use crate::executor::{LOOK_INTERVAL, STOP_GRACE};
+use super::lines::{self, Allowance, Lines, Said};
+use super::processes::{LOOK_INTERVAL, STOP_GRACE};
+use super::remote::{Ask, Reply};
+use super::{Ended, Environment, Examined, Preparation, Ready};
 use crate::exit::Failure;
-use crate::lines::{self, Allowance, Lines, Said};
-use crate::prepare::Examined;
-use crate::remote::{Ask, Reply};
 use crate::runner::{Executor, Schedule};
 use crate::terminal::note;
 
@@ -115,19 +115,18 @@ pub struct Host {
 }
 
 impl Host {
-    /// The machine on which the study is carried out, when it is another one, with kurabe running there.
-    pub fn of(study: &Study) -> Result<Option<Host>, Failure> {
-        let Some(name) = study.host() else { return Ok(None) };
+    /// Another machine, with kurabe running there. Refuses what the load is to write here.
+    pub fn connect(name: &str, output: &Output) -> Result<Host, Failure> {
         // It may come from a file.
         check_host(name).map_err(Failure::refused)?;
-        if !matches!(study.output, Output::Null | Output::Pipe) {
+        if !matches!(output, Output::Null | Output::Pipe) {
             return Err(Failure::refused(format!(
                 "--output: a load on {name} shows and writes nothing here; leave it out"
             )));
         }
         let mut host = Host::start(name)?;
         host.install()?;
-        Ok(Some(host))
+        Ok(host)
     }
 
     fn start(name: &str) -> Result<Host, Failure> {
@@ -221,66 +220,6 @@ impl Host {
                 _ => {}
             }
         }
-    }
-
-    /// Has the study examined there: nothing is touched.
-    pub fn examine(&mut self, study: &Study, destroy: Option<&str>) -> Result<Examined, Failure> {
-        let (study, destroy) = (Box::new(study.clone()), destroy.map(String::from));
-        self.say(&Ask::Examine { study: study.clone(), destroy });
-        let examined = self.until(|reply| match reply {
-            Reply::Examined { examined } => Some(*examined),
-            _ => None,
-        });
-        let examined = examined.map_err(|failure| match &self.lost {
-            // As long as it has said nothing it has touched nothing.
-            Some(why) => Failure::refused(format!("kurabe does not start on {}: {why}", self.name)),
-            None => failure,
-        })?;
-        // The study is kept here, and what is kept can be gone on with.
-        if is_part(&examined.study, &study) {
-            Ok(examined)
-        } else {
-            Err(Failure::refused(format!("{} answered with another study", self.name)))
-        }
-    }
-
-    /// Has the device made there; gives what trials are told of it, and the facts of that machine. From
-    /// now on all ends with `stop`. `filled` hears how far the device is, `note` what the user must know.
-    pub fn prepare(
-        &mut self,
-        stop: &Stop,
-        filled: &mut dyn FnMut(Progress),
-        note: &dyn Fn(&str),
-    ) -> Result<(Device, Map<String, Value>), Failure> {
-        self.stop = stop.clone();
-        self.say(&Ask::Prepare);
-        let name = self.name.clone();
-        self.until(|reply| {
-            match reply {
-                Reply::Prepared { device, facts } => return Some((*device, facts)),
-                Reply::Note { text } => note(&format!("{name}: {text}")),
-                Reply::Filled { done_bytes, total_bytes } => {
-                    filled(Progress { done_bytes, total_bytes });
-                }
-                _ => {}
-            }
-            None
-        })
-    }
-
-    /// Ends kurabe there. Gives what it could not give back, a line each.
-    /// Errors: nobody can say any more what is left there, and what the user can do.
-    pub fn end(mut self) -> Result<Vec<String>, String> {
-        self.input = None;
-        let ended = self.until(|reply| match reply {
-            Reply::Ended { left } => Some(left),
-            _ => None,
-        });
-        let name = &self.name;
-        let left = ended.map_err(|_| {
-            format!("{name}: kurabe gives back there by itself what it took, or the next study there does")
-        })?;
-        Ok(left.into_iter().map(|left| format!("{name}: {left}")).collect())
     }
 
     /// Hears replies until `take` has what was asked for.
@@ -409,8 +348,72 @@ impl Host {
     }
 }
 
+impl Environment for Host {
+    fn examine(&mut self, study: &Study, destroy: Option<&str>) -> Result<Examined, Failure> {
+        let (study, destroy) = (Box::new(study.clone()), destroy.map(String::from));
+        self.say(&Ask::Examine { study: study.clone(), destroy });
+        let examined = self.until(|reply| match reply {
+            Reply::Examined { examined } => Some(*examined),
+            _ => None,
+        });
+        let examined = examined.map_err(|failure| match &self.lost {
+            // As long as it has said nothing it has touched nothing.
+            Some(why) => Failure::refused(format!("kurabe does not start on {}: {why}", self.name)),
+            None => failure,
+        })?;
+        // The study is kept here, and what is kept can be gone on with.
+        if is_part(&examined.study, &study) {
+            Ok(examined)
+        } else {
+            Err(Failure::refused(format!("{} answered with another study", self.name)))
+        }
+    }
+
+    fn prepare(&mut self, preparation: Preparation<'_>) -> Result<Ready, Failure> {
+        let Preparation { stop, filled, say, .. } = preparation;
+        self.stop = stop.clone();
+        self.say(&Ask::Prepare);
+        let name = self.name.clone();
+        let ready = self.until(|reply| {
+            match reply {
+                Reply::Prepared { ready } => return Some(*ready),
+                Reply::Note { text } => say(&format!("{name}: {text}")),
+                Reply::Filled { done_bytes, total_bytes } => {
+                    filled(Progress { done_bytes, total_bytes });
+                }
+                _ => {}
+            }
+            None
+        });
+        let mut ready = ready?;
+        ready.facts.insert("ssh".into(), json!({ "host": name }));
+        Ok(ready)
+    }
+
+    fn end(&mut self) -> Ended {
+        self.input = None;
+        let ended = self.until(|reply| match reply {
+            Reply::Ended { left } => Some(left),
+            _ => None,
+        });
+        let name = &self.name;
+        match ended {
+            Ok(left) => {
+                let left = left.into_iter().map(|left| format!("{name}: {left}")).collect();
+                Ended { left, ..Ended::default() }
+            }
+            Err(_) => {
+                let lost = format!(
+                    "{name}: kurabe gives back there by itself what it took, or the next study there does"
+                );
+                Ended { lost: Some(lost), ..Ended::default() }
+            }
+        }
+    }
+}
+
 impl Executor for Host {
-    fn carry_out(
+    fn run(
         &mut self,
         specs: &[TrialSpec],
         schedule: Option<&mut Schedule<'_>>,

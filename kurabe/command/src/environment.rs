@@ -1,0 +1,108 @@
+//! Where a study is carried out: this machine, a guest for each trial, or another machine over ssh,
+//! one file each.
+//!
+//! The session knows the trait alone. Invariants: [`Environment::examine`] touches nothing;
+//! whatever ends it, what an environment took is given back, or named by [`Environment::end`].
+
+use std::collections::BTreeSet;
+use std::thread::JoinHandle;
+
+use lab::spec::{Device, TrialSpec};
+use lab::study::Study;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use trial::device::Progress;
+use trial::stop::Stop;
+
+use crate::exit::Failure;
+use crate::runner::Executor;
+
+mod guest;
+pub mod images;
+mod left_out;
+mod lines;
+mod preflight;
+pub mod processes;
+pub mod remote;
+pub mod side_by_side;
+mod ssh;
+mod this_machine;
+
+pub use left_out::leave_out_missing;
+#[cfg(test)]
+pub use preflight::ground_of;
+pub use preflight::{capacity, check_open_files, device_request, needs_device, read_files};
+pub use this_machine::begin_trials;
+
+/// A place where studies are carried out. Runs trials once it is prepared.
+pub trait Environment: Executor {
+    /// Refuses what cannot be carried out there, and touches nothing. Guests that are missing are built.
+    /// `destroy` is the real device that may be destroyed.
+    fn examine(&mut self, study: &Study, destroy: Option<&str>) -> Result<Examined, Failure>;
+
+    /// Makes what trials need, the device above all. Comes after [`Environment::examine`], once.
+    fn prepare(&mut self, preparation: Preparation<'_>) -> Result<Ready, Failure>;
+
+    /// Gives back everything that was taken.
+    fn end(&mut self) -> Ended;
+}
+
+/// Opens the environment of a study: all of its contenders run in one.
+pub fn of(study: &Study) -> Result<Box<dyn Environment>, Failure> {
+    if let Some(host) = study.host() {
+        return Ok(Box::new(ssh::Host::connect(host, &study.output)?));
+    }
+    let is_guest = |place: &lab::contender::Place| place.guest().is_some();
+    Ok(if study.contenders.iter().any(|contender| is_guest(&contender.place)) {
+        Box::<guest::Guests>::default()
+    } else {
+        Box::<this_machine::ThisMachine>::default()
+    })
+}
+
+/// A study that can be carried out where it was examined.
+#[derive(Serialize, Deserialize)]
+pub struct Examined {
+    /// What is left of it there.
+    pub study: Study,
+    /// The workloads under which its contenders take turns.
+    pub side_by_side: BTreeSet<String>,
+    /// What the user is told of it.
+    pub notes: Vec<String>,
+}
+
+/// What an environment is prepared for.
+pub struct Preparation<'a> {
+    /// The study.
+    pub study: &'a Study,
+    /// Ends it, and everything that follows.
+    pub stop: &'a Stop,
+    /// Hears how far the device is filled.
+    pub filled: &'a mut dyn FnMut(Progress),
+    /// Tells the user something.
+    pub say: &'a dyn Fn(&str),
+    /// The trial that comes first on a device.
+    pub first: &'a dyn Fn(&Device) -> Option<TrialSpec>,
+}
+
+/// What trials will find.
+#[derive(Serialize, Deserialize)]
+pub struct Ready {
+    /// What they are told of the device, where one is needed.
+    pub device: Option<Device>,
+    /// Its size in bytes; 0 where there is none.
+    pub size_bytes: u64,
+    /// The facts of where they run.
+    pub facts: Map<String, Value>,
+}
+
+/// How an environment ended.
+#[derive(Default)]
+pub struct Ended {
+    /// What could not be given back, a line each.
+    pub left: Vec<String>,
+    /// Why nobody can say what is left, where that is so, and what the user can do.
+    pub lost: Option<String>,
+    /// Gives the device back while the result is already being shown.
+    pub closing: Option<JoinHandle<()>>,
+}

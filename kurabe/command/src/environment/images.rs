@@ -1,0 +1,114 @@
+//! The images of the guests of a study.
+
+use std::collections::BTreeMap;
+
+use guest::{Error, Image, Kernel, Lock, Machine, Needs, Store};
+use lab::contender::Contender;
+use lab::study::Study;
+use serde_json::{Value, json};
+use trial::filesystem;
+use trial::memory_limit::available_bytes;
+use trust::Directory;
+
+use crate::exit::Failure;
+use crate::terminal::note;
+
+/// What many commands need; what else a command or a load needs, a guest reads from this machine. fio's
+/// libraries alone would be two thirds of an image, and each boot would unpack them.
+const PACKERS: [&str; 4] = ["tar", "rm", "gzip", "xz"];
+/// What programs that are packed read.
+const FILES: &[&str] = &["/etc/mke2fs.conf"];
+
+/// The images of a study's guests, ready to be booted.
+pub struct Images {
+    images: BTreeMap<String, Image>,
+    /// Their hardware.
+    pub machine: Machine,
+}
+
+impl Images {
+    /// Those that the study's contenders name, built where they are not there.
+    pub fn of(study: &Study, own: &Directory) -> Result<Images, Failure> {
+        let mut images: BTreeMap<String, Image> = BTreeMap::new();
+        let store = Store::open(own)?;
+        for contender in &study.contenders {
+            let Some(place) = contender.place.guest() else { continue };
+            if !images.contains_key(place) {
+                let there = study.contenders.iter().filter(|one| one.place == contender.place);
+                let built: Vec<String> = there.filter_map(built_for).collect();
+                images.insert(place.to_string(), image(&store, place, &built)?);
+            }
+            if let Some(lacks) = lacks(contender, images[place].lock()) {
+                return Err(Failure::refused(format!("contender '{}': {lacks}", contender.label)));
+            }
+        }
+        let first = images.values().next().expect("a contender of the study lives in a guest");
+        let machine = store.machine(first, available_bytes().ok())?;
+        Ok(Images { images, machine })
+    }
+
+    /// The image of a contender's place.
+    pub fn image(&self, place: &str) -> &Image {
+        &self.images[place]
+    }
+
+    /// What the result says of them.
+    pub fn facts(&self) -> Value {
+        let images: Vec<&Lock> = self.images.values().map(Image::lock).collect();
+        json!({
+            "emulator": guest::emulator_version(),
+            "machine": self.machine,
+            "images": images,
+        })
+    }
+}
+
+/// The kernel's module of a contender's file system.
+pub fn module_of(contender: &Contender) -> Option<&'static str> {
+    filesystem::by_name(&contender.file_system)?.kernel_name
+}
+
+/// The module of a contender that has to be built for its guest.
+pub fn built_for(contender: &Contender) -> Option<String> {
+    let module = module_of(contender).filter(|module| guest::can_build(module))?;
+    contender.place.guest().map(|_| module.to_string())
+}
+
+/// What the kernel of a contender's guest has not.
+pub fn lacks(contender: &Contender, lock: &Lock) -> Option<String> {
+    let module = module_of(contender).filter(|module| lock.kernel.lacks(module))?;
+    let (place, release) = (contender.place.guest()?, &lock.kernel.release);
+    Some(format!("the kernel of {place}, {release}, has no {module}; take another kernel"))
+}
+
+/// The image of a guest, built when it is not there, or has not what is built for its kernel.
+pub fn image(store: &Store, place: &str, built: &[String]) -> Result<Image, Failure> {
+    let kernel = Kernel::parse(place)?;
+    Ok(store.ensure(&kernel, &needs(built), &mut note)?)
+}
+
+/// Before a trial, all that can go wrong with a guest is something missing.
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure::refused(error)
+    }
+}
+
+/// What a guest holds of this machine, and what is built for it.
+pub fn needs(built: &[String]) -> Needs {
+    let tools = filesystem::all().iter().flat_map(|file_system| file_system.tools);
+    let programs = tools.map(|tool| tool.name).chain(PACKERS);
+    Needs {
+        programs: programs.map(str::to_string).collect(),
+        files: FILES.iter().map(Into::into).collect(),
+        modules: built.to_vec(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_trial_finds_the_tools_of_zfs_where_a_guest_has_them() {
+        assert_eq!(guest::ZFS_TOOLS, trial::filesystem::ZFS_TOOLS);
+    }
+}

@@ -1,0 +1,168 @@
+//! This machine: trials are processes of it, on a device that it makes or claims.
+
+use std::sync::Arc;
+
+use lab::event::Event;
+use lab::record::Record;
+use lab::spec::{Device, TrialSpec};
+use lab::study::Study;
+use serde_json::{Map, Value, json};
+use trial::device::{DeviceError, Prepared};
+use trial::facts::Machine;
+use trial::filesystem;
+use trial::ledger::{self, Ledger};
+use trial::stop::Stop;
+use trust::Directory;
+
+use super::left_out;
+use super::preflight::{Pinned, device_request, needs_device, preflight};
+use super::processes::Processes;
+use super::side_by_side;
+use super::{Ended, Environment, Examined, Preparation, Ready};
+use crate::exit::Failure;
+use crate::runner::{Executor, Schedule};
+
+/// This machine.
+#[derive(Default)]
+pub struct ThisMachine {
+    destroy: Option<String>,
+    /// The directories of `dir:` contenders as they were examined.
+    directories: Vec<Pinned>,
+    /// Once it is prepared.
+    processes: Option<Processes>,
+}
+
+impl ThisMachine {
+    /// Opens kurabe's own directory, cleaned, with a ledger in it.
+    pub fn begin(&mut self, stop: &Stop, say: &dyn Fn(&str)) -> Result<&Directory, Failure> {
+        let mut processes = begin_trials(stop, say)?;
+        processes.directories = std::mem::take(&mut self.directories);
+        Ok(&self.processes.insert(processes).own)
+    }
+
+    /// Makes the device that the study asks for, where one is needed; `made` hears of it before it is
+    /// filled.
+    pub fn make_device(
+        &mut self,
+        preparation: Preparation<'_>,
+        made: &mut dyn FnMut(&Device),
+    ) -> Result<Ready, Failure> {
+        let Preparation { study, stop, filled, .. } = preparation;
+        let processes = self.processes.as_mut().expect("it was begun");
+        if needs_device(study) {
+            let request = device_request(study, self.destroy.as_deref())?;
+            let prepared = request.prepare_telling(&processes.own, stop, filled, made);
+            let prepared = prepared.map_err(|error| {
+                let words = format!("--device {}: {error}", study.device);
+                match error {
+                    DeviceError::Refused(_) => Failure::refused(words),
+                    _ => Failure::broken(words),
+                }
+            });
+            processes.device = Some(prepared?);
+        }
+        let prepared = processes.device.as_deref();
+        Ok(Ready {
+            device: prepared.map(|prepared| prepared.device().clone()),
+            size_bytes: prepared.map_or(0, |prepared| prepared.facts().size_bytes),
+            facts: facts(study, prepared),
+        })
+    }
+
+    /// The device that was made.
+    pub fn device(&self) -> Option<&dyn Prepared> {
+        self.processes.as_ref()?.device.as_deref()
+    }
+}
+
+impl Environment for ThisMachine {
+    fn examine(&mut self, study: &Study, destroy: Option<&str>) -> Result<Examined, Failure> {
+        let mut study = study.clone();
+        self.directories = preflight(&study, destroy)?;
+        self.destroy = destroy.map(String::from);
+        let request = device_request(&study, destroy)?;
+        // They may be built, for minutes: after all that can be refused at once.
+        left_out::leave_out_missing_in_guests(&mut study)?;
+        let side_by_side = side_by_side::chosen(&study, &request)?;
+        let mut notes = side_by_side::notes(&study, &request);
+        notes.extend(side_by_side::small(&study, &request));
+        let passed_over = trust::program::passed_over().into_iter();
+        notes.extend(passed_over.map(|note| format!("note: {note}")));
+        notes.extend(side_by_side::parts(&study, &side_by_side, &request));
+        Ok(Examined { study, side_by_side, notes })
+    }
+
+    fn prepare(&mut self, preparation: Preparation<'_>) -> Result<Ready, Failure> {
+        self.begin(preparation.stop, preparation.say)?;
+        self.make_device(preparation, &mut |_| {})
+    }
+
+    fn end(&mut self) -> Ended {
+        let Some(mut processes) = self.processes.take() else { return Ended::default() };
+        let left = processes.give_back();
+        let device = processes.device.take();
+        // A large image takes its file system a second to give back.
+        let closing = device.map(|device| std::thread::spawn(move || drop(device)));
+        Ended { left, lost: None, closing }
+    }
+}
+
+impl Executor for ThisMachine {
+    fn run(
+        &mut self,
+        specs: &[TrialSpec],
+        schedule: Option<&mut Schedule<'_>>,
+        on_event: &mut dyn FnMut(&Event),
+    ) -> Vec<Record> {
+        let processes = self.processes.as_mut().expect("it is prepared before it runs trials");
+        processes.run(specs, schedule, on_event)
+    }
+}
+
+/// Opens kurabe's own directory, gives back what earlier runs left, and begins a ledger; trials then run
+/// without a device. Where that fails nothing was taken.
+pub fn begin_trials(stop: &Stop, say: &dyn Fn(&str)) -> Result<Processes, Failure> {
+    let own = Directory::own()
+        .map_err(|refused| Failure::refused(format!("kurabe's own directory: {refused}")))?;
+    match ledger::clean(&own) {
+        Ok(report) => {
+            for line in report.done {
+                say(&format!("left by an earlier run: {line}"));
+            }
+            for line in report.left {
+                say(&format!("left by an earlier run and still there: {line}"));
+            }
+        }
+        Err(error) => say(&format!("looking for what earlier runs left: {error}")),
+    }
+    let ledger = Ledger::start(&own).map_err(|error| {
+        let place = own.path().display();
+        Failure::refused(format!(
+            "the ledger in {place} cannot be written: {error}; name another directory by KURABE_HOME"
+        ))
+    })?;
+    Ok(Processes::new(Arc::new(own), Arc::new(ledger), stop.clone()))
+}
+
+/// What a result says of this machine when the study is carried out on it.
+fn facts(study: &Study, prepared: Option<&dyn Prepared>) -> Map<String, Value> {
+    let facts = [
+        ("machine", json!(Machine::read())),
+        ("device", json!(prepared.map(|prepared| prepared.facts()))),
+        ("tools", tool_versions(study)),
+        ("load", json!(study.user.as_ref().map(|user| json!({ "user": user })))),
+    ];
+    facts.map(|(name, facts)| (name.to_string(), facts)).into_iter().collect()
+}
+
+/// Versions of the tools that the contenders need, as they print them.
+fn tool_versions(study: &Study) -> Value {
+    let versions: Map<String, Value> = study
+        .contenders
+        .iter()
+        .filter_map(|contender| filesystem::by_name(&contender.file_system))
+        .flat_map(|file_system| file_system.tools)
+        .filter_map(|tool| Some((tool.name.to_string(), Value::from(tool.installed_version()?))))
+        .collect();
+    Value::Object(versions)
+}

@@ -1,0 +1,7 @@
+//! What survives a power failure: `kurabe crash`, `kurabe promises` and the power cuts of a study.
+
+pub mod crash;
+mod crash_result;
+mod crash_text;
+pub mod durability;
+pub mod promises;
