@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-use crate::{Refused, file, way};
+use crate::{Refused, file, tree, way};
 
 /// The directory of root's kurabe.
 const OWN: &str = "/var/lib/kurabe";
@@ -316,27 +316,12 @@ impl Directory {
         self.unlink(name.as_ref(), AtFlags::REMOVEDIR)
     }
 
-    /// Removes a directory in it with everything below, on its own file system only: a mount below
-    /// makes it fail with what was found.
+    /// Removes a file in it, or a directory with everything below, on its own mount only: a mount
+    /// below makes it fail with what was found. However deep the tree is, this needs no more stack
+    /// and no more descriptors.
     pub fn remove_tree(&self, name: impl AsRef<OsStr>) -> Result<(), Refused> {
         let name = one_name(name.as_ref());
-        let path = self.path.join(name);
-        let system = |error: Errno| Refused::system(&path, error);
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let opened = match rustix::fs::openat(&self.opened, name, flags, Mode::empty()) {
-            Ok(opened) => opened,
-            Err(Errno::NOTDIR | Errno::LOOP) => return self.remove_file(name),
-            Err(error) => return Err(system(error)),
-        };
-        let device = |opened: &OwnedFd| Ok::<_, Errno>(rustix::fs::fstat(opened)?.st_dev);
-        if device(&opened).map_err(system)? != device(&self.opened).map_err(system)? {
-            return Err(system(Errno::BUSY));
-        }
-        let below = Directory { opened, path: path.clone() };
-        for entry in below.names()? {
-            below.remove_tree(&entry)?;
-        }
-        self.remove_directory(name)
+        tree::remove_at(self.opened.as_fd(), name, &self.path.join(name))
     }
 
     /// Locks a file in it, which is made when it is missing, without waiting.

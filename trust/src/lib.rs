@@ -12,6 +12,7 @@
 //! - [`program`]: finds programs.
 //! - [`quantity`]: reads and writes sizes, durations and percentages.
 //! - [`text`]: makes foreign text harmless for the terminal, Markdown, HTML and CSV.
+//! - [`tree`]: walks and removes directories that others made as deep as they liked.
 //!
 //! Must not know: what the files are for.
 
@@ -27,6 +28,7 @@ pub mod quantity;
 #[allow(unsafe_code)]
 mod sys;
 pub mod text;
+pub mod tree;
 pub mod way;
 
 pub use directory::{Directory, Lock, LockError, own_path};

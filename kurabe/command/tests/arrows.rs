@@ -237,12 +237,8 @@ fn no_circle_of_imports_crosses_folders() {
     }
 }
 
-/// The clock on the wall is set by hand, by NTP and by whoever resumes a machine. It says when something
-/// began and gives a file its time, nothing else: what is measured, waited for or decided goes by the
-/// monotonic clock.
-#[test]
-fn the_clock_on_the_wall_is_asked_only_for_moments_that_are_recorded() {
-    let clocks = ["SystemTime::now", "Timestamp::now", "Zoned::now", "Realtime", "CLOCK_REALTIME"];
+/// The sources in which one of these texts is found, but for files of tests.
+fn sources_with(texts: &[&str]) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for directory in crates().values() {
         let mut directories = vec![root().join(directory).join("src")];
@@ -253,7 +249,7 @@ fn the_clock_on_the_wall_is_asked_only_for_moments_that_are_recorded() {
                     directories.push(path);
                 } else if !path.ends_with("tests.rs") {
                     let text = fs::read_to_string(&path).unwrap_or_default();
-                    if clocks.iter().any(|clock| text.contains(clock)) {
+                    if texts.iter().any(|wanted| text.contains(wanted)) {
                         let below = path.strip_prefix(root()).unwrap();
                         found.insert(below.display().to_string());
                     }
@@ -261,6 +257,31 @@ fn the_clock_on_the_wall_is_asked_only_for_moments_that_are_recorded() {
             }
         }
     }
+    found
+}
+
+/// The standard library recurses, with a descriptor for each directory: a load can nest more of them
+/// than there is stack.
+#[test]
+fn trees_are_removed_by_trust_alone() {
+    let known = [
+        // A ledger's directory in a test.
+        "kurabe/trial/src/ledger.rs",
+        // Results of a test.
+        "kurabe/lab/src/result/tests.rs",
+    ];
+    let found = sources_with(&["remove_dir_all"]);
+    let unknown: Vec<_> = found.iter().filter(|path| !known.contains(&path.as_str())).collect();
+    assert!(unknown.is_empty(), "use trust::tree::remove in {unknown:?}");
+}
+
+/// The clock on the wall is set by hand, by NTP and by whoever resumes a machine. It says when something
+/// began and gives a file its time, nothing else: what is measured, waited for or decided goes by the
+/// monotonic clock.
+#[test]
+fn the_clock_on_the_wall_is_asked_only_for_moments_that_are_recorded() {
+    let clocks = ["SystemTime::now", "Timestamp::now", "Zoned::now", "Realtime", "CLOCK_REALTIME"];
+    let found = sources_with(&clocks);
     let known = [
         // When a trial or a session began.
         "kurabe/command/src/environment/guest.rs",

@@ -42,15 +42,18 @@ pub fn copy_below(source: &Path, directory: &Path, below: &Path) -> Result<(), E
 
 /// The files below a directory, by their paths in it, in order.
 pub fn files_below(directory: &Path) -> Result<Vec<PathBuf>, Error> {
-    let mut files = Vec::new();
-    for name in names_in(directory)? {
-        let path = directory.join(&name);
-        if path.is_dir() && !path.is_symlink() {
-            files.extend(files_below(&path)?.into_iter().map(|below| Path::new(&name).join(below)))
-        } else {
-            files.push(name.into())
+    let (mut files, mut pending) = (Vec::new(), vec![PathBuf::new()]);
+    while let Some(below) = pending.pop() {
+        for name in names_in(&directory.join(&below))? {
+            let (path, below) = (directory.join(&below).join(&name), below.join(&name));
+            if path.is_dir() && !path.is_symlink() {
+                pending.push(below);
+            } else {
+                files.push(below);
+            }
         }
     }
+    files.sort();
     Ok(files)
 }
 

@@ -130,7 +130,7 @@ pub fn bonnie(plan: &Bonnie<'_>, stop: &AtomicBool) -> Result<BonnieReport, Stri
     fs::create_dir(&own).map_err(failed("make"))?;
     let reach = Enclosure { directories: vec![plan.directory.into()], ..Enclosure::default() };
     let ended = run_kept_in(Tool::Bonnie, &reach, fill, stop);
-    let cleaned = fs::remove_dir_all(&own).map_err(failed("remove"));
+    let cleaned = trust::tree::remove(&own).map_err(|refused| format!("cannot remove {refused}"));
     let finished = ended?;
     cleaned?;
     let lines = finished.stdout.lines().filter(|line| !line.trim().is_empty());

@@ -16,8 +16,10 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use lab::record::ControlGroupFacts;
-use rustix::fs::OFlags;
+use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::io::Errno;
 use trust::mounts::{self, Mount};
+use trust::tree::{self, Step};
 
 use crate::ledger::{Ledger, NAME_PREFIX, Taken, random_name};
 use crate::sys::confine::confine;
@@ -184,13 +186,23 @@ fn end_group(path: &Path) -> io::Result<Vec<String>> {
 
 /// The processes in the group and below: `NAME (process NUMBER)`.
 fn members(path: &Path) -> BTreeSet<String> {
-    let text = fs::read_to_string(path.join("cgroup.procs")).unwrap_or_default();
     let name_of = |number: &str| {
         let name = fs::read_to_string(format!("/proc/{number}/comm")).unwrap_or_default();
         format!("{} (process {number})", name.trim_end())
     };
-    let own = text.lines().map(name_of);
-    own.chain(groups_below(path).iter().flat_map(|below| members(below))).collect()
+    let mut members = BTreeSet::new();
+    // A group that ends meanwhile has no members.
+    let _ = walk_groups(path, |step| {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        if let Step::Directory(group) = step
+            && let Ok(list) = rustix::fs::openat(group, "cgroup.procs", flags, Mode::empty())
+            && let Ok(text) = io::read_to_string(File::from(list))
+        {
+            members.extend(text.lines().map(name_of));
+        }
+        Ok(())
+    });
+    members
 }
 
 fn groups_below(path: &Path) -> Vec<PathBuf> {
@@ -201,13 +213,24 @@ fn groups_below(path: &Path) -> Vec<PathBuf> {
 
 /// Removes a group without processes, after those that its processes made below it.
 fn remove_groups(path: &Path) -> io::Result<()> {
-    for below in groups_below(path) {
-        remove_groups(&below)?;
-    }
-    match fs::remove_dir(path) {
+    let removed = walk_groups(path, |step| match step {
+        Step::Left(above, name) => match rustix::fs::unlinkat(above, name, AtFlags::REMOVEDIR) {
+            Err(Errno::NOENT) => Ok(()),
+            removed => removed,
+        },
+        Step::File(..) | Step::Directory(_) => Ok(()),
+    });
+    match removed.and_then(|()| fs::remove_dir(path)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         result => result,
     }
+}
+
+/// Walks a group and those below it. Its processes may have nested them as deep as they liked.
+fn walk_groups(path: &Path, visit: impl FnMut(Step<'_>) -> Result<(), Errno>) -> io::Result<()> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let group = rustix::fs::open(path, flags, Mode::empty())?;
+    Ok(tree::walk(group, path, visit)?)
 }
 
 /// The directory of the control group that this process is in.
@@ -298,6 +321,29 @@ mod tests {
         remove_groups(&own).unwrap();
         assert_eq!(left, names.map(|(_, is_forgotten)| is_forgotten));
         assert_eq!(removed.len(), 1);
+    }
+
+    #[test]
+    fn groups_nested_by_thousands_are_removed() {
+        let Some(above) = own_group() else {
+            eprintln!("SKIPPED: there are no control groups of version 2 here");
+            return;
+        };
+        let own = above.join(random_name());
+        if let Err(error) = fs::create_dir(&own) {
+            eprintln!("SKIPPED: no control group can be made here: {error}");
+            return;
+        }
+        // Deeper than a path may be long.
+        let flags = OFlags::PATH | OFlags::DIRECTORY;
+        let mut at = rustix::fs::open(&own, flags, Mode::empty()).unwrap();
+        for _ in 0..1400 {
+            rustix::fs::mkdirat(&at, "dd", Mode::RWXU).unwrap();
+            at = rustix::fs::openat(&at, "dd", flags, Mode::empty()).unwrap();
+        }
+        drop(at);
+        remove_groups(&own).unwrap();
+        assert!(!own.exists());
     }
 
     #[test]

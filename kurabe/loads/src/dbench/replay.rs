@@ -348,12 +348,12 @@ fn roots_of(plan: &Replay<'_>) -> Vec<PathBuf> {
 
 fn remove_all(roots: &[PathBuf]) -> Result<(), String> {
     for path in roots {
-        let removed = match path.symlink_metadata() {
-            Err(_) => continue,
-            Ok(facts) if facts.is_dir() => std::fs::remove_dir_all(path),
-            Ok(_) => std::fs::remove_file(path),
-        };
-        removed.map_err(|error| format!("cannot remove {}: {error}", path.display()))?;
+        match trust::tree::remove(path) {
+            Err(refused) if !refused.is_missing() => {
+                return Err(format!("cannot remove {refused}"));
+            }
+            Ok(()) | Err(_) => {}
+        }
     }
     Ok(())
 }

@@ -152,7 +152,7 @@ pub fn run_tree(
         }
         Ok(())
     });
-    let cleaned = fs::remove_dir_all(&life.own).map_err(failed("remove", &life.own));
+    let cleaned = trust::tree::remove(&life.own).map_err(|refused| format!("remove: {refused}"));
     ended.and(cleaned)?;
     let hash = hash.expect("one of the phases unpacks the tree");
     Ok((TreeReport { phases, hash }, life.recorder.finish()))

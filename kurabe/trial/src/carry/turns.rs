@@ -242,8 +242,8 @@ const SLICE_PREFIX: &str = "slice-";
 fn remove_slices(root: &Path, tools: &mut Toolbox) {
     for entry in fs::read_dir(root).into_iter().flatten().flatten() {
         let is_slice = entry.file_name().to_string_lossy().starts_with(SLICE_PREFIX);
-        if is_slice && let Err(error) = fs::remove_dir_all(entry.path()) {
-            tools.note(format!("removing {}: {error}", entry.path().display()));
+        if is_slice && let Err(error) = trust::tree::remove(&entry.path()) {
+            tools.note(format!("removing {error}"));
         }
     }
 }

@@ -242,7 +242,7 @@ impl Instance for ZfsInstance {
         }
         self.imported = false;
         self.end_daemon();
-        let _ = fs::remove_dir_all(self.files());
+        let _ = trust::tree::remove(&self.files());
         result
     }
 }
