@@ -52,8 +52,7 @@ pub fn of(study: &Study) -> Result<Box<dyn Environment>, Failure> {
     if let Some(host) = study.host() {
         return Ok(Box::new(ssh::Host::connect(host, &study.output)?));
     }
-    let is_guest = |place: &lab::contender::Place| place.guest().is_some();
-    Ok(if study.contenders.iter().any(|contender| is_guest(&contender.place)) {
+    Ok(if study.contenders.iter().any(|contender| contender.environment.guest().is_some()) {
         Box::<guest::Guests>::default()
     } else {
         Box::<this_machine::ThisMachine>::default()

@@ -174,7 +174,7 @@ fn a_study_is_carried_out_on_another_machine_and_leaves_there_one_copy_of_kurabe
     let records = near.records();
     assert_eq!(kinds(&records), ["completed"; 4]);
     for record in &records {
-        assert_eq!(record["contender"]["place"]["ssh"], "box");
+        assert_eq!(record["contender"]["environment"]["ssh"], "box");
         assert!(!record["slices"].as_array().unwrap().is_empty(), "they took turns");
     }
     let facts = near.json("facts.json");

@@ -1,157 +1,123 @@
-//! The notation of a contender: `[LABEL: ]FS [MKFS OPTIONS] [@ MOUNT OPTIONS] [on PLACE]`.
+//! The notation of a contender: `[LABEL: ]FS [MKFS OPTIONS] [@ MOUNT OPTIONS] [over LAYER]... [on ENVIRONMENT]`.
 //!
-//! This file knows the notation only; which file systems exist, and which of their options make
-//! sense, is the trial room's business. Options are split as a shell would split them and are
-//! handed to mkfs as they are, never through a shell.
+//! This file knows the notation only; which file systems and layers exist, and which of their options
+//! make sense, is for who makes them. Options are split as a shell would split them and are handed to
+//! mkfs as they are, never through a shell.
 
+use std::fmt;
 use std::path::Path;
 
-use crate::name;
 use serde::{Deserialize, Serialize};
 use vocabulary::path::UserPath;
 use vocabulary::suggestion::unknown;
 
+use crate::environment::Environment;
+use crate::name;
+
 pub(crate) mod outside;
+mod stored;
 
 /// One storage stack to compare.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "stored::Contender")]
 pub struct Contender {
     /// The name in tables and on the command line; unique in a study.
-    #[serde(deserialize_with = "name::read")]
     pub label: String,
-    /// Name of the file-system descriptor: `ext4`, `xfs`, `dir`, ...
-    pub file_system: String,
+    /// Its layers from the top down; never empty. The first one is what the workload works on, the last
+    /// one lies on the device.
+    pub layers: Vec<Layer>,
     /// Where it runs.
-    #[serde(default, alias = "directory", skip_serializing_if = "Place::is_this_host")]
-    pub place: Place,
-    /// Words handed to mkfs, before the device.
+    #[serde(skip_serializing_if = "Environment::is_this_machine")]
+    pub environment: Environment,
+}
+
+/// One part of a stack, written `NAME[:ARGUMENT] [OPTIONS] [@ MOUNT OPTIONS]`: a file system, or what
+/// lies between it and the device.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Layer {
+    /// Name of its kind: `ext4`, `xfs`, `dir`, `delay`, ...
+    pub name: String,
+    /// What follows the colon: the path of an existing directory, the time of a delay.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub argument: Option<String>,
+    /// Words handed to what makes it (mkfs), before the device.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub mkfs_options: Vec<String>,
+    pub options: Vec<String>,
     /// Mount options, one word each (`noatime`, `commit=30`).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mount_options: Vec<String>,
-    /// What stands between the study's device and this contender alone, the uppermost first.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub layers: Vec<String>,
 }
 
-/// Where a contender runs.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Place {
-    /// This host, on a device of the study.
-    #[default]
-    ThisHost,
-    /// A guest, by its notation, which is booted for each trial.
-    Guest(String),
-    /// Another machine, as ssh(1) is told it.
-    Ssh(String),
-    /// An existing directory of this host, as it is; written as its path.
-    #[serde(untagged)]
-    Directory(UserPath),
-}
-
-/// What the notation of another machine begins with.
-const SSH: &str = "ssh:";
-
-impl Place {
-    /// Reads what follows `on`: `ssh:HOST`, or a guest.
-    pub fn parse(text: &str) -> Result<Place, String> {
-        match text.strip_prefix(SSH) {
-            None => Ok(Place::Guest(text.into())),
-            Some(host) => check_host(host).map(|()| Place::Ssh(host.into())),
-        }
-    }
-
-    /// What follows `on`; nothing does for a place on this machine.
-    fn on(&self) -> Option<String> {
-        match self {
-            Place::Guest(guest) => Some(guest.clone()),
-            Place::Ssh(host) => Some(format!("{SSH}{host}")),
-            Place::ThisHost | Place::Directory(_) => None,
-        }
-    }
-
-    /// Where a contender lives, in words. What lives at places of different words is not compared.
-    pub fn words(&self) -> String {
-        match self {
-            Place::Guest(_) => "in a guest".into(),
-            Place::Ssh(host) => format!("on {host}"),
-            Place::ThisHost | Place::Directory(_) => "on this machine".into(),
-        }
-    }
-
-    fn is_this_host(&self) -> bool {
-        *self == Place::ThisHost
-    }
-
-    /// The existing directory.
-    pub fn directory(&self) -> Option<&Path> {
-        match self {
-            Place::Directory(path) => Some(path),
-            Place::ThisHost | Place::Guest(_) | Place::Ssh(_) => None,
-        }
-    }
-
-    /// The notation of the guest.
-    pub fn guest(&self) -> Option<&str> {
-        match self {
-            Place::Guest(guest) => Some(guest),
-            Place::ThisHost | Place::Ssh(_) | Place::Directory(_) => None,
-        }
-    }
-
-    /// The other machine.
-    pub fn host(&self) -> Option<&str> {
-        match self {
-            Place::Ssh(host) => Some(host),
-            Place::ThisHost | Place::Guest(_) | Place::Directory(_) => None,
-        }
+impl Default for Contender {
+    /// One without a name, on whose only layer nothing is known.
+    fn default() -> Contender {
+        let layers = vec![Layer::default()];
+        Contender { label: String::new(), layers, environment: Environment::default() }
     }
 }
 
-/// Refuses what is no name of a machine: `HOST`, `USER@HOST` or `//USER@HOST:PORT`. Nothing in it can
-/// be an option of ssh or of a program that its configuration names, or mean something to a shell, also
-/// after ssh has decoded `%XX`: there is a `%` only before the zone of an IPv6 address in brackets.
-pub fn check_host(host: &str) -> Result<(), String> {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "@/._-:".contains(c);
-    let is_name =
-        |part: &str| !part.is_empty() && !part.starts_with('-') && part.chars().all(is_plain);
-    let whole = host.strip_prefix("//").unwrap_or(host);
-    let (users, address) = match whole.rsplit_once('@') {
-        Some((users, address)) => (Some(users), address),
-        None => (None, whole),
-    };
-    let is_address = match address.strip_prefix('[') {
-        Some(bracketed) => is_bracketed(bracketed),
-        None => is_name(address),
-    };
-    if is_address && users.is_none_or(|users| users.split('@').all(is_name)) {
-        Ok(())
-    } else {
-        Err(format!(
-            "'{SSH}{host}' names no machine; write {SSH}HOST, {SSH}USER@HOST, {SSH}//USER@HOST:PORT or \
-         {SSH}//USER@[IPV6%ZONE]:PORT"
-        ))
+/// The kind of layer that is an existing directory, which is neither made nor mounted.
+const DIRECTORY: &str = "dir";
+
+impl Layer {
+    /// The layer without options that `NAME[:ARGUMENT]` names.
+    pub fn named(text: &str) -> Layer {
+        let (name, argument) = match text.split_once(':') {
+            Some((name, argument)) => (name, Some(argument.to_string())),
+            None => (text, None),
+        };
+        Layer { name: name.into(), argument, ..Layer::default() }
+    }
+
+    /// Reads `NAME[:ARGUMENT] [OPTIONS] [@ MOUNT OPTIONS]`, split into words.
+    fn parse(words: &[String]) -> Result<Layer, String> {
+        let mut lists = words.split(|word| word == "@");
+        let Some((head, options)) = lists.next().and_then(<[String]>::split_first) else {
+            return Err("'over' is followed by no layer; write over NAME[:ARGUMENT], such as over delay:200us".into());
+        };
+        // Each further '@' begins a list of mount options that is joined to the first.
+        let mut mount_options = Vec::new();
+        for list in lists {
+            let mut list = split_mount_options(list);
+            if list.is_empty() {
+                return Err("'@' is followed by no mount option; leave '@' out".into());
+            }
+            mount_options.append(&mut list);
+        }
+        let mut layer = Layer { options: options.to_vec(), mount_options, ..Layer::named(head) };
+        if layer.name == DIRECTORY {
+            layer.argument = layer.argument.filter(|path| !path.is_empty());
+            let Some(path) = &mut layer.argument else {
+                return Err("'dir' needs a directory, as in dir:/mnt/data".into());
+            };
+            *path = UserPath::typed(&*path).display().to_string();
+            if !(layer.options.is_empty() && layer.mount_options.is_empty()) {
+                return Err(
+                    "a dir: contender is never formatted or mounted, so it takes no options; leave them out"
+                        .into(),
+                );
+            }
+        }
+        Ok(layer)
     }
 }
 
-/// Whether this is what follows the opening bracket of an IPv6 address: its end, and a port.
-fn is_bracketed(text: &str) -> bool {
-    let Some((inner, port)) = text.split_once(']') else { return false };
-    let (address, zone) = match inner.split_once('%') {
-        Some((address, zone)) => (address, Some(zone)),
-        None => (inner, None),
-    };
-    let is_zone = |zone: &str| {
-        let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
-        !zone.is_empty() && zone.chars().all(is_plain)
-    };
-    let is_port = |port: &str| !port.is_empty() && port.chars().all(|c| c.is_ascii_digit());
-    !address.is_empty()
-        && address.chars().all(|c| c.is_ascii_hexdigit() || ":.".contains(c))
-        && zone.is_none_or(is_zone)
-        && (port.is_empty() || port.strip_prefix(':').is_some_and(is_port))
+impl fmt::Display for Layer {
+    /// The notation that parses to this layer.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = match &self.argument {
+            Some(argument) => format!("{}:{argument}", self.name),
+            None => self.name.clone(),
+        };
+        let words: Vec<&str> =
+            std::iter::once(name.as_str()).chain(self.options.iter().map(String::as_str)).collect();
+        f.write_str(&shlex::try_join(words.iter().copied()).unwrap_or_else(|_| words.join(" ")))?;
+        if self.mount_options.is_empty() {
+            Ok(())
+        } else {
+            write!(f, " @ {}", self.mount_options.join(","))
+        }
+    }
 }
 
 /// Why a contender could not be read.
@@ -165,65 +131,42 @@ pub struct ContenderError {
 }
 
 impl Contender {
-    /// Reads a contender. `known` are the file systems that the machine's descriptors name; the
-    /// nearest of them is suggested for an unknown one.
+    /// Reads a contender. `known` are the file systems that there are; the nearest of them is suggested
+    /// for an unknown one.
     pub fn parse(text: &str, known: &[&str]) -> Result<Contender, ContenderError> {
         let fail = |problem: String| ContenderError { text: text.to_string(), problem };
         let (label, rest) = split_label(text);
         let words = shlex::split(rest)
             .ok_or_else(|| fail("a quote is not closed; close it or escape it".into()))?;
         let (words, on) = match words.as_slice() {
-            [rest @ .., on, place] if on == "on" && !rest.is_empty() => {
-                (rest, Some(Place::parse(place).map_err(fail)?))
+            [rest @ .., on, environment] if on == "on" && !rest.is_empty() => {
+                (rest, Some(Environment::parse(environment).map_err(fail)?))
             }
             [.., on] if on == "on" => {
-                return Err(fail("'on' is followed by no place; leave 'on' out".into()));
+                return Err(fail("'on' is followed by no environment; leave 'on' out".into()));
             }
             all => (all, None),
         };
-        let mut parts = words.splitn(2, |word| word == "@");
-        let left = parts.next().unwrap_or_default();
-        let right = parts.next();
-        let Some((head, mkfs_options)) = left.split_first() else {
+        if words.first().is_none_or(|first| first == "@" || first == "over") {
             return Err(fail(format!(
-                "no file system is named; write [LABEL: ]FS [MKFS OPTIONS] [@ MOUNT OPTIONS] [on PLACE], with FS one of {}",
+                "no file system is named; write [LABEL: ]FS [MKFS OPTIONS] [@ MOUNT OPTIONS] [over LAYER] [on ENVIRONMENT], with FS one of {}",
                 known.join(", ")
             )));
-        };
-        let (file_system, place) = match head.split_once(':') {
-            Some(("dir", path)) if !path.is_empty() => {
-                ("dir", Place::Directory(UserPath::typed(path)))
-            }
-            _ if head == "dir" || head == "dir:" => {
-                return Err(fail("'dir' needs a directory, as in dir:/mnt/data".into()));
-            }
-            _ => (head.as_str(), Place::ThisHost),
-        };
-        if !known.contains(&file_system) {
-            return Err(fail(unknown("file system is called", file_system, known)));
         }
-        // Each further '@' begins a list of mount options that is joined to the first.
-        let lists: Vec<&[String]> =
-            right.map(|words| words.split(|word| word == "@").collect()).unwrap_or_default();
-        let is_empty = lists.iter().any(|list| split_mount_options(list).is_empty());
-        let mount_options: Vec<String> = lists.into_iter().flat_map(split_mount_options).collect();
-        if is_empty {
-            return Err(fail("'@' is followed by no mount option; leave '@' out".into()));
+        let layers = words.split(|word| word == "over").map(Layer::parse);
+        let layers: Vec<Layer> = layers.collect::<Result<_, _>>().map_err(fail)?;
+        let top = &layers[0];
+        let is_directory = top.name == DIRECTORY;
+        if !known.contains(&top.name.as_str()) || (top.argument.is_some() && !is_directory) {
+            let written = words[0].as_str();
+            return Err(fail(unknown("file system is called", written, known)));
         }
-        if place != Place::ThisHost && !(mkfs_options.is_empty() && mount_options.is_empty()) {
+        if is_directory && (layers.len() > 1 || on.is_some()) {
             return Err(fail(
-                "a dir: contender is never formatted or mounted, so it takes no options; leave them out".into(),
+                "a dir: contender is a directory of this machine as it is; leave 'over' and 'on' out"
+                    .into(),
             ));
         }
-        let place = match (place, on) {
-            (Place::ThisHost, Some(on)) => on,
-            (Place::Directory(_), Some(_)) => {
-                return Err(fail(
-                    "a dir: contender is a directory of this machine; leave 'on' out".into(),
-                ));
-            }
-            (place, _) => place,
-        };
         let label = match label {
             Some("") => {
                 return Err(fail(
@@ -233,37 +176,46 @@ impl Contender {
             Some(label) => label.to_string(),
             None => rest.split_whitespace().collect::<Vec<_>>().join(" "),
         };
-        let contender = Contender {
-            label: name::of(&label),
-            file_system: file_system.to_string(),
-            place,
-            mkfs_options: mkfs_options.to_vec(),
-            mount_options,
-            layers: Vec::new(),
-        };
-        outside::check(&contender).map_err(fail)?;
-        Ok(contender)
+        outside::check(top).map_err(fail)?;
+        let environment = on.unwrap_or_default();
+        Ok(Contender { label: name::of(&label), layers, environment })
+    }
+
+    /// What the workload works on.
+    pub fn top(&self) -> &Layer {
+        &self.layers[0]
+    }
+
+    /// The name of its file system.
+    pub fn file_system(&self) -> &str {
+        &self.top().name
+    }
+
+    /// What lies between its file system and the device, the uppermost first.
+    pub fn below(&self) -> &[Layer] {
+        &self.layers[1..]
+    }
+
+    /// The notation of each of [`Contender::below`].
+    pub fn below_texts(&self) -> Vec<String> {
+        self.below().iter().map(Layer::to_string).collect()
+    }
+
+    /// The existing directory that it is.
+    pub fn directory(&self) -> Option<&Path> {
+        self.top().argument.as_deref().filter(|_| self.file_system() == DIRECTORY).map(Path::new)
     }
 
     /// Whether it is made on a device of the study.
     pub fn needs_device(&self) -> bool {
-        self.place.directory().is_none()
+        self.directory().is_none()
     }
 
     /// The notation that parses to this contender, with its label.
     pub fn notation(&self) -> String {
-        let mut words = vec![match &self.place {
-            Place::Directory(path) => format!("dir:{path}"),
-            Place::ThisHost | Place::Guest(_) | Place::Ssh(_) => self.file_system.clone(),
-        }];
-        words.extend(self.mkfs_options.iter().cloned());
-        let mut rest =
-            shlex::try_join(words.iter().map(String::as_str)).unwrap_or_else(|_| words.join(" "));
-        if !self.mount_options.is_empty() {
-            rest.push_str(" @ ");
-            rest.push_str(&self.mount_options.join(","));
-        }
-        if let Some(on) = self.place.on() {
+        let layers: Vec<String> = self.layers.iter().map(Layer::to_string).collect();
+        let mut rest = layers.join(" over ");
+        if let Some(on) = self.environment.on() {
             rest.push_str(" on ");
             rest.push_str(&shlex::try_quote(&on).unwrap_or_else(|_| on.as_str().into()));
         }
@@ -314,30 +266,14 @@ mod tests {
     }
 
     #[test]
-    fn a_percent_sign_stands_only_before_the_zone_of_an_address_in_brackets() {
-        let machines = ["box", "joe@box", "//joe@box:22", "a@b@box", "fe80::1", "//[fe80::1]"];
-        let zones = ["//joe@[fe80::1%eth0]:22", "//[fe80::1%25eth0.7]"];
-        for host in machines.iter().chain(&zones) {
-            assert_eq!(check_host(host), Ok(()), "{host}");
-        }
-        let encoded =
-            ["//u%0aMatch@box", "u%0a@box", "//box%0a", "fe80::1%eth0", "//u%0a@[::1%lo]"];
-        let broken =
-            ["[", "//[]", "//[%lo]", "//[::1", "//[::1%]", "//[::1%a%0a]", "//[::1]x", "//[x%0a]"];
-        for host in encoded.iter().chain(&broken).chain(&["", "-o", "a@-o", "a;b", "[::1]:", "]"]) {
-            assert!(check_host(host).is_err(), "{host}");
-        }
-    }
-
-    #[test]
     fn reads_the_whole_notation() {
         let contender = parse("nj: ext4 -O ^has_journal @ noatime,commit=30 data=writeback");
         assert_eq!(contender.label, "nj");
-        assert_eq!(contender.file_system, "ext4");
-        assert_eq!(contender.mkfs_options, ["-O", "^has_journal"]);
-        assert_eq!(contender.mount_options, ["noatime", "commit=30", "data=writeback"]);
+        assert_eq!(contender.file_system(), "ext4");
+        assert_eq!(contender.top().options, ["-O", "^has_journal"]);
+        assert_eq!(contender.top().mount_options, ["noatime", "commit=30", "data=writeback"]);
         let joined = parse("ext4 @ noatime @ lazytime,commit=30");
-        assert_eq!(joined.mount_options, ["noatime", "lazytime", "commit=30"]);
+        assert_eq!(joined.top().mount_options, ["noatime", "lazytime", "commit=30"]);
     }
 
     #[test]
@@ -346,18 +282,18 @@ mod tests {
         assert_eq!(parse("  xfs   -m reflink=0 ").label, "xfs -m reflink=0");
         let directory = parse("dir:/mnt/data");
         assert_eq!(directory.label, "dir:/mnt/data");
-        assert_eq!(directory.place, Place::Directory(UserPath::typed("/mnt/data")));
+        assert_eq!(directory.directory(), Some(Path::new("/mnt/data")));
     }
 
     #[test]
-    fn the_place_is_the_last_part() {
+    fn the_environment_is_the_last_part() {
         let contender = parse("old: ext4 -O ^has_journal @ noatime on linux-6.1");
-        assert_eq!(contender.place.guest(), Some("linux-6.1"));
-        assert_eq!(contender.mount_options, ["noatime"]);
+        assert_eq!(contender.environment.guest(), Some("linux-6.1"));
+        assert_eq!(contender.top().mount_options, ["noatime"]);
         assert_eq!(parse("xfs on /boot/vmlinuz").label, "xfs on /boot/vmlinuz");
-        assert_eq!(parse("xfs").place, Place::ThisHost);
+        assert_eq!(parse("xfs").environment, Environment::ThisMachine);
         let message = |text: &str| Contender::parse(text, KNOWN).unwrap_err().to_string();
-        assert!(message("xfs on").contains("no place"), "{}", message("xfs on"));
+        assert!(message("xfs on").contains("no environment"), "{}", message("xfs on"));
         assert!(message("dir:/x on debian").contains("directory of this machine"));
     }
 
@@ -365,7 +301,10 @@ mod tests {
     fn another_machine_is_named_and_is_no_option() {
         for host in ["box", "root@box.example", "//root@[fe80::1%eth0]:2222", "10.0.0.1"] {
             let contender = parse(&format!("a: xfs on ssh:{host}"));
-            assert_eq!((contender.place.host(), contender.place.guest()), (Some(host), None));
+            assert_eq!(
+                (contender.environment.host(), contender.environment.guest()),
+                (Some(host), None)
+            );
             assert_eq!(parse(&contender.notation()), contender);
             let json = serde_json::to_string(&contender).unwrap();
             assert_eq!(serde_json::from_str::<Contender>(&json).unwrap(), contender, "{json}");
@@ -373,7 +312,7 @@ mod tests {
         for host in
             ["", "-oProxyCommand=x", "root@-x", "//-x", "a b", "a;b", "$(a)", "a\n", "@", "a'"]
         {
-            let said = check_host(host).unwrap_err();
+            let said = crate::environment::check_host(host).unwrap_err();
             assert!(said.contains("names no machine; write ssh:HOST"), "{said}");
         }
         let said = Contender::parse("xfs on ssh:-x", KNOWN).unwrap_err().to_string();
@@ -382,29 +321,59 @@ mod tests {
 
     #[test]
     fn notation_reads_back() {
-        for text in
-            ["xfs", "a: ext4 -L 'my disk' @ noatime", "here: dir:/tmp", "b: xfs @ x on '/a b'"]
-        {
+        for text in [
+            "xfs",
+            "a: ext4 -L 'my disk' @ noatime",
+            "here: dir:/tmp",
+            "b: xfs @ x on '/a b'",
+            "c: ext4 -F @ noatime over delay:read=1ms over ignore-flush on debian",
+        ] {
             let contender = parse(text);
             assert_eq!(parse(&contender.notation()), contender, "{text}");
         }
     }
 
-    /// As they stand in results of before there were places, and in those of today.
+    #[test]
+    fn layers_stand_below_the_file_system() {
+        let contender = parse("ext4 @ noatime over delay:200us over ignore-flush on debian");
+        assert_eq!(contender.below_texts(), ["delay:200us", "ignore-flush"]);
+        assert_eq!(contender.label, "ext4 @ noatime over delay:200us over ignore-flush on debian");
+        assert_eq!(contender.environment.guest(), Some("debian"));
+        let options = parse("xfs over raid5 --chunk=64 @ x").layers[1].clone();
+        assert_eq!(
+            (options.options, options.mount_options),
+            (vec!["--chunk=64".into()], vec!["x".into()])
+        );
+    }
+
+    /// As they were stored before there were environments, before they were stacks, and today.
     #[test]
     fn stored_contenders_read_back() {
-        let stored = |place: &str| {
-            let text = format!("{{\"label\":\"a\",\"file_system\":\"dir\"{place}}}");
-            serde_json::from_str::<Contender>(&text).unwrap().place
+        let read = |text: &str| serde_json::from_str::<Contender>(text);
+        let stored = |more: &str| {
+            read(&format!("{{\"label\":\"a\",\"file_system\":\"dir\",\"place\":\"/mnt\"{more}}}"))
         };
-        let directory = Place::Directory(UserPath::typed("/mnt"));
-        assert_eq!(stored(",\"directory\":\"/mnt\""), directory);
-        assert_eq!(stored(",\"place\":\"/mnt\""), directory);
-        assert_eq!(stored(""), Place::ThisHost);
-        for text in ["here: dir:/tmp", "xfs"] {
-            let json = serde_json::to_string(&parse(text)).unwrap();
-            assert_eq!(serde_json::from_str::<Contender>(&json).unwrap(), parse(text), "{json}");
+        let directory = parse("a: dir:/mnt");
+        assert_eq!(stored("").unwrap(), directory);
+        assert_eq!(
+            read(r#"{"label":"a","file_system":"dir","directory":"/mnt"}"#).unwrap(),
+            directory
+        );
+        for (old, today) in [
+            (r#"{"label":"xfs","file_system":"xfs"}"#, "xfs"),
+            (
+                r#"{"label":"a","file_system":"ext4","place":{"guest":"debian"},"mkfs_options":["-F"],
+                "mount_options":["noatime"],"layers":["delay:1ms","record"]}"#,
+                "a: ext4 -F @ noatime over delay:1ms over record on debian",
+            ),
+            (r#"{"label":"a","file_system":"xfs","place":{"ssh":"box"}}"#, "a: xfs on ssh:box"),
+        ] {
+            assert_eq!(read(old).unwrap(), parse(today));
+            let json = serde_json::to_string(&parse(today)).unwrap();
+            assert_eq!(read(&json).unwrap(), parse(today), "{json}");
         }
+        assert!(read(r#"{"label":"a","layers":[]}"#).is_err());
+        assert!(read(r#"{"label":"a","layers":[{"name":"dir"}]}"#).is_err());
     }
 
     #[test]

@@ -8,6 +8,7 @@ pub mod analysis;
 pub mod condition;
 pub mod contender;
 pub mod device;
+pub mod environment;
 pub mod event;
 #[cfg(test)]
 mod fixture;

@@ -136,7 +136,7 @@ impl Plan {
         let study = &self.study;
         let contender = study.contenders[trial.contender].clone();
         let device = device.filter(|_| contender.needs_device()).cloned().map(|mut device| {
-            device.layers.splice(0..0, contender.layers.iter().cloned());
+            device.layers.splice(0..0, contender.below_texts());
             device
         });
         let side_by_side = self.side_by_side(block, trial);
@@ -210,7 +210,7 @@ impl Plan {
             condition::parse(gate).map_err(|error| format!("gate {error}"))?;
         }
         for contender in &study.contenders {
-            crate::contender::outside::check(contender)
+            crate::contender::outside::check(contender.top())
                 .map_err(|problem| format!("contender '{}': {problem}", contender.label))?;
         }
         // An analysis makes room for every contender in every block up to the greatest number.

@@ -95,7 +95,7 @@ mod tests {
             ("round", |record| record.warmup = !record.warmup),
             ("workload", |record| record.workload.push('x')),
             ("contender", |record| record.contender.label.push('x')),
-            ("contender", |record| record.contender.mkfs_options.push("x".into())),
+            ("contender", |record| record.contender.layers[0].options.push("x".into())),
             ("user", |record| record.user = Some("root".into())),
             ("part", |record| {
                 record.side_by_side = Some(SideBySide { contenders: 9, part: 8 });

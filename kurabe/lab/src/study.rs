@@ -16,8 +16,9 @@ use vocabulary::path::UserPath;
 use vocabulary::suggestion::{did_you_mean, unknown};
 
 use crate::condition;
-use crate::contender::{Contender, Place};
+use crate::contender::{Contender, Layer};
 use crate::device::{DEFAULT_DEVICE, DeviceName};
+use crate::environment::Environment;
 use crate::name;
 use crate::quantity::parse_duration;
 use crate::spec::{Cache, Output, Workload};
@@ -216,7 +217,7 @@ pub struct LeftOut {
 impl Study {
     /// The other machine on which it is carried out, all of it.
     pub fn host(&self) -> Option<&str> {
-        self.contenders.first()?.place.host()
+        self.contenders.first()?.environment.host()
     }
 }
 
@@ -441,7 +442,7 @@ impl StudyText {
                 format!("none is named; name at least one of {}", known.join(", ")),
             ));
         }
-        let on = self.on.as_deref().map(Place::parse).transpose();
+        let on = self.on.as_deref().map(Environment::parse).transpose();
         let on = on.map_err(|problem| error("on", problem))?;
         let mut contenders: Vec<Contender> = Vec::new();
         for (index, text) in self.contenders.iter().enumerate() {
@@ -471,14 +472,15 @@ impl StudyText {
                         ),
                     ));
                 }
-                match (&contender.place, &on) {
-                    (Place::ThisHost, Some(on)) => contender.place = on.clone(),
-                    (Place::Directory(_), Some(_)) => {
+                if let Some(on) = &on {
+                    if contender.directory().is_some() {
                         let problem =
                             format!("'{text}' is a directory of this machine; leave it out");
                         return Err(error("on", problem));
                     }
-                    _ => {}
+                    if contender.environment == Environment::ThisMachine {
+                        contender.environment = on.clone();
+                    }
                 }
                 contenders.push(contender);
             }
@@ -487,15 +489,15 @@ impl StudyText {
         // The processor of a guest may be an emulated one, another machine is another, and the disk of
         // either has another way to go.
         let here = &contenders[0];
-        let (first, of_first) = (&here.label, here.place.words());
-        if let Some(other) = contenders.iter().find(|one| one.place.words() != of_first) {
+        let (first, of_first) = (&here.label, here.environment.words());
+        if let Some(other) = contenders.iter().find(|one| one.environment.words() != of_first) {
             return Err(error(
                 "contenders",
                 format!(
                     "'{first}' lives {of_first} and '{}' {}, and their numbers say nothing of each \
                      other; put all into one place, as by --on debian, or none",
                     other.label,
-                    other.place.words()
+                    other.environment.words()
                 ),
             ));
         }
@@ -518,7 +520,8 @@ impl StudyText {
                 let problem = format!("'{label}' stands on no device of the study; leave it out");
                 return Err(error(field, problem));
             }
-            contender.layers = layers.split('+').map(|layer| layer.trim().into()).collect();
+            let layers = layers.split('+').map(|layer| Layer::named(layer.trim()));
+            contender.layers.splice(1.., layers);
         }
         Ok(())
     }

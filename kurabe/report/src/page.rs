@@ -131,7 +131,7 @@ fn masthead(source: &Source) -> Vec<Block> {
 fn guests(source: &Source) -> Option<String> {
     let of = |record: &Record| {
         let guest = record.guest.as_ref()?;
-        let name = record.contender.place.guest().unwrap_or(&guest.image);
+        let name = record.contender.environment.guest().unwrap_or(&guest.image);
         let processor = if guest.is_emulated() { ", emulated CPU" } else { "" };
         Some(format!("{name}, Linux {}{processor}", guest.kernel))
     };

@@ -126,7 +126,7 @@ impl Trial<'_> {
     /// Attaches the device, carries the phases out on it, and gives everything back.
     fn whole(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
         let spec = self.spec;
-        let name = &spec.contender.file_system;
+        let name = spec.contender.file_system();
         let file_system = by_name(name)
             .ok_or_else(|| Failure::of(format!("this kurabe knows no file system '{name}'")))?;
         self.record.counts_write_bytes = Some(file_system.counts_write_bytes);

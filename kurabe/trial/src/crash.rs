@@ -344,7 +344,7 @@ impl Trial<'_, '_> {
         let bytes_max = recording_bytes_max(&data);
         let disk = bench
             .disks()
-            .record(self.setting.cuts.size_bytes, &spec.contender.layers, bytes_max)
+            .record(self.setting.cuts.size_bytes, &spec.contender.below_texts(), bytes_max)
             .map_err(served_failure)?;
         bench.attach(disk)?;
         let mut tools = bench.tools(None);

@@ -234,12 +234,12 @@ impl Stage {
         Stage {
             node: node.cloned(),
             size_bytes,
-            mkfs_options: contender.mkfs_options.clone(),
-            mount_options: contender.mount_options.clone(),
-            directory: contender.place.directory().map(Path::to_path_buf),
+            mkfs_options: contender.top().options.clone(),
+            mount_options: contender.top().mount_options.clone(),
+            directory: contender.directory().map(Path::to_path_buf),
             directory_identity: None,
             discard: discard || asks_for_discard(contender),
-            made_at_once: contender.place.guest().is_some(),
+            made_at_once: contender.environment.guest().is_some(),
             scratch: scratch.clone(),
         }
     }
@@ -424,7 +424,8 @@ pub fn asks_for_discard(contender: &Contender) -> bool {
     let asks = |word: &String| {
         word.split([',', '=']).any(|part| part == "discard" || part == "trim" || part == "autotrim")
     };
-    contender.mkfs_options.iter().chain(&contender.mount_options).any(asks)
+    let top = contender.top();
+    top.options.iter().chain(&top.mount_options).any(asks)
 }
 
 /// What this machine lacks for a file system, a line each with the next step; empty when nothing.

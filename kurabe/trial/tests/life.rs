@@ -66,7 +66,7 @@ fn allocated_bytes(path: &Path) -> u64 {
 
 /// One trial's worth of hooks, in their order.
 fn live(contender: &Contender, device: &Device, scratch: &Arc<Occupied>) {
-    let file_system = filesystem::by_name(&contender.file_system).unwrap();
+    let file_system = filesystem::by_name(contender.file_system()).unwrap();
     assert_eq!(filesystem::missing(file_system), Vec::<String>::new());
     let discard = filesystem::asks_for_discard(contender);
     let attached = attach(device, discard, scratch).unwrap();
@@ -279,7 +279,7 @@ fn live_on_real(contender: &Contender, prepared: &dyn Prepared, scratch: &Arc<Oc
     let device = prepared.device();
     let mut attached = attach(device, false, scratch).unwrap();
     let stage = Stage::new(contender, Some(attached.node()), attached.size_bytes(), false, scratch);
-    let mut instance = filesystem::by_name(&contender.file_system).unwrap().begin(stage);
+    let mut instance = filesystem::by_name(contender.file_system()).unwrap().begin(stage);
     let mut tools = Toolbox::new(None, Stop::default());
     attached.begin_making();
     instance.make(&mut tools).unwrap();
@@ -297,7 +297,7 @@ fn live_on_real(contender: &Contender, prepared: &dyn Prepared, scratch: &Arc<Oc
     instance.check(&mut tools).unwrap();
     instance.end(&mut tools).unwrap();
     // What somebody else has made by then is kept, and the trial says so.
-    if contender.file_system == "ext4" {
+    if contender.file_system() == "ext4" {
         let path = attached.node().path().display().to_string();
         tools.expect(&["mkfs.ext4", "-q", "-F", &path], "making another").unwrap();
         let kept = attached.detach().err().unwrap().to_string();
@@ -325,7 +325,7 @@ impl<'a> Live<'a> {
         let attached = attach(prepared.device(), false, scratch).unwrap();
         let stage =
             Stage::new(&contender, Some(attached.node()), attached.size_bytes(), false, scratch);
-        let mut instance = filesystem::by_name(&contender.file_system).unwrap().begin(stage);
+        let mut instance = filesystem::by_name(contender.file_system()).unwrap().begin(stage);
         let mut tools = Toolbox::new(None, Stop::default());
         instance.make(&mut tools).unwrap();
         instance.mount(&mut tools).unwrap();

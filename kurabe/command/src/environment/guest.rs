@@ -276,7 +276,7 @@ fn boot(
 }
 
 fn place_of(spec: &TrialSpec) -> &str {
-    spec.contender.place.guest().expect("it lives in a guest")
+    spec.contender.environment.guest().expect("it lives in a guest")
 }
 
 /// The layers under a contender, which stand in its guest.

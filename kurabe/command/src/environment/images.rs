@@ -32,9 +32,10 @@ impl Images {
         let mut images: BTreeMap<String, Image> = BTreeMap::new();
         let store = Store::open(own)?;
         for contender in &study.contenders {
-            let Some(place) = contender.place.guest() else { continue };
+            let Some(place) = contender.environment.guest() else { continue };
             if !images.contains_key(place) {
-                let there = study.contenders.iter().filter(|one| one.place == contender.place);
+                let there =
+                    study.contenders.iter().filter(|one| one.environment == contender.environment);
                 let built: Vec<String> = there.filter_map(built_for).collect();
                 images.insert(place.to_string(), image(&store, place, &built)?);
             }
@@ -65,19 +66,19 @@ impl Images {
 
 /// The kernel's module of a contender's file system.
 pub fn module_of(contender: &Contender) -> Option<&'static str> {
-    filesystem::by_name(&contender.file_system)?.kernel_name
+    filesystem::by_name(contender.file_system())?.kernel_name
 }
 
 /// The module of a contender that has to be built for its guest.
 pub fn built_for(contender: &Contender) -> Option<String> {
     let module = module_of(contender).filter(|module| guest::can_build(module))?;
-    contender.place.guest().map(|_| module.to_string())
+    contender.environment.guest().map(|_| module.to_string())
 }
 
 /// What the kernel of a contender's guest has not.
 pub fn lacks(contender: &Contender, lock: &Lock) -> Option<String> {
     let module = module_of(contender).filter(|module| lock.kernel.lacks(module))?;
-    let (place, release) = (contender.place.guest()?, &lock.kernel.release);
+    let (place, release) = (contender.environment.guest()?, &lock.kernel.release);
     Some(format!("the kernel of {place}, {release}, has no {module}; take another kernel"))
 }
 

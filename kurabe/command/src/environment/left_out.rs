@@ -98,7 +98,7 @@ fn keep(
 /// What this machine lacks for a contender, a line each. What the kernel of a guest has is known when
 /// its image is there.
 pub fn missing(contender: &Contender) -> Vec<String> {
-    match (filesystem::by_name(&contender.file_system), contender.place.guest()) {
+    match (filesystem::by_name(contender.file_system()), contender.environment.guest()) {
         // Its tools come with it.
         (Some(_), Some(_)) if built_for(contender).is_some() => Vec::new(),
         (Some(file_system), Some(_)) => filesystem::missing_tools(file_system),
@@ -109,24 +109,26 @@ pub fn missing(contender: &Contender) -> Vec<String> {
 
 /// Whether a contender is missing on this machine and a guest has it.
 fn is_in_guests(contender: &Contender) -> bool {
-    let file_system = filesystem::by_name(&contender.file_system);
-    contender.place.guest().is_none() && file_system.is_some_and(filesystem::is_in_guests)
+    let file_system = filesystem::by_name(contender.file_system());
+    contender.environment.guest().is_none() && file_system.is_some_and(filesystem::is_in_guests)
 }
 
 /// Builds the guests of a study, and takes out of it what they cannot have, when the study says so.
 pub fn leave_out_missing_in_guests(study: &mut Study) -> Result<(), Failure> {
-    if !study.leave_out_missing || study.contenders.iter().all(|one| one.place.guest().is_none()) {
+    if !study.leave_out_missing
+        || study.contenders.iter().all(|one| one.environment.guest().is_none())
+    {
         return Ok(());
     }
     let store = Store::open(&Directory::own().map_err(Failure::refused)?)?;
     // Without a guest at all nothing is left of the study.
     for contender in &study.contenders {
-        if let Some(place) = contender.place.guest() {
+        if let Some(place) = contender.environment.guest() {
             image(&store, place, &[])?;
         }
     }
     let missing = |contender: &Contender| {
-        let place = contender.place.guest()?;
+        let place = contender.environment.guest()?;
         let built: Vec<String> = built_for(contender).into_iter().collect();
         match image(&store, place, &built) {
             Ok(image) => lacks(contender, image.lock()),

@@ -50,7 +50,7 @@ pub fn preflight(study: &Study, destroy: Option<&str>) -> Result<Vec<Pinned>, Fa
         let label = &contender.label;
         let found = contender_problems(study, contender, &request);
         problems.extend(found.into_iter().map(|problem| format!("contender '{label}': {problem}")));
-        match contender.place.directory().map(|path| (path, identity_of(path))) {
+        match contender.directory().map(|path| (path, identity_of(path))) {
             Some((path, Ok(identity))) => directories.push((path.to_path_buf(), identity)),
             Some((_, Err(problem))) => problems.push(format!("contender '{label}': {problem}")),
             None => {}
@@ -91,11 +91,11 @@ fn contender_problems(
     contender: &Contender,
     request: &DeviceRequest,
 ) -> Vec<String> {
-    let Some(file_system) = filesystem::by_name(&contender.file_system) else {
-        return vec![format!("this kurabe does not know {}", contender.file_system)];
+    let Some(file_system) = filesystem::by_name(contender.file_system()) else {
+        return vec![format!("this kurabe does not know {}", contender.file_system())];
     };
     let mut problems = left_out::missing(contender);
-    problems.extend(trial::device::check_layers(&contender.layers).err());
+    problems.extend(trial::device::check_layers(&contender.below_texts()).err());
     let least = file_system.size_bytes_min;
     if file_system.needs_device
         && let Some(size_bytes) = request.size_bytes()
@@ -126,7 +126,7 @@ fn workload_problems(
     }
     problems.extend(trimming.and_then(|job| trim_problem(study, workload, &job)));
     for contender in &study.contenders {
-        let access = filesystem::by_name(&contender.file_system).map(|f| f.access);
+        let access = filesystem::by_name(contender.file_system()).map(|f| f.access);
         let Some(ground) = access.and_then(ground_of) else { continue };
         if !KINDS.works_on(&workload.load, ground) {
             let others = KINDS.named_on(ground).join(" or ");
@@ -144,7 +144,7 @@ fn workload_problems(
 fn trim_problem(study: &Study, workload: &Workload, job: &str) -> Option<String> {
     let (name, kind) = (&workload.name, &workload.load.kind);
     let access = |contender: &Contender| {
-        filesystem::by_name(&contender.file_system).map(|file_system| file_system.access)
+        filesystem::by_name(contender.file_system()).map(|file_system| file_system.access)
     };
     let mut contenders = study.contenders.iter();
     let said = match contenders.find(|contender| access(contender) == Some(Access::Mounted)) {
@@ -178,8 +178,8 @@ fn user_problems(study: &Study) -> Vec<String> {
         Err(problem) => return vec![problem],
     };
     let problem = |contender: &Contender| {
-        let access = filesystem::by_name(&contender.file_system).map(|f| f.access);
-        let why = match (access, contender.place.directory()) {
+        let access = filesystem::by_name(contender.file_system()).map(|f| f.access);
+        let why = match (access, contender.directory()) {
             (Some(Access::RawDevice | Access::MinfsLibrary), _) => {
                 "its load opens the device itself, which is root's; leave that contender or --user out".into()
             }
@@ -316,7 +316,7 @@ pub fn capacity(study: &Study, request: &DeviceRequest) -> Option<Capacity> {
     if needs_device(study) {
         return Some(Capacity { bytes: request.size_bytes()?, holder: "the device".into() });
     }
-    let directories = study.contenders.iter().filter_map(|entry| entry.place.directory());
+    let directories = study.contenders.iter().filter_map(|entry| entry.directory());
     let capacities = directories.filter_map(|directory| {
         let space = rustix::fs::statvfs(directory).ok()?;
         let bytes = space.f_bavail.saturating_mul(space.f_frsize);

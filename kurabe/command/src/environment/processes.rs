@@ -150,7 +150,7 @@ impl Processes {
         lines: &SyncSender<(usize, Said)>,
     ) -> Talk {
         let mut spec = spec.clone();
-        spec.directory_identity = spec.contender.place.directory().and_then(|directory| {
+        spec.directory_identity = spec.contender.directory().and_then(|directory| {
             let pinned = self.directories.iter().find(|(path, _)| path == directory);
             pinned.map(|(_, identity)| *identity)
         });

@@ -66,7 +66,7 @@ pub fn small(study: &Study, request: &DeviceRequest) -> Vec<String> {
 /// The contenders that behave differently on so few bytes.
 fn too_small(study: &Study, bytes: u64) -> impl Iterator<Item = String> {
     study.contenders.iter().filter_map(move |contender| {
-        let file_system = filesystem::by_name(&contender.file_system)?;
+        let file_system = filesystem::by_name(contender.file_system())?;
         let ordinary = file_system.size_bytes_ordinary;
         (contender.needs_device() && bytes < ordinary).then(|| {
             let least = size_text(ordinary);
@@ -142,8 +142,8 @@ fn impossible(study: &Study, workload: &Workload, request: &DeviceRequest) -> Op
     let bytes = part_bytes(request.size_bytes()?, parts);
     for contender in &study.contenders {
         let label = &contender.label;
-        let file_system = filesystem::by_name(&contender.file_system)?;
-        if contender.place.guest().is_some() {
+        let file_system = filesystem::by_name(contender.file_system())?;
+        if contender.environment.guest().is_some() {
             return Some(format!("'{label}' lives in a guest, and one is booted at a time"));
         }
         if !contender.needs_device() {

@@ -15,7 +15,7 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use lab::contender::check_host;
+use lab::environment::check_host;
 use lab::event::Event;
 use lab::record::{Outcome, Phase, Record};
 use lab::reported::Reported;

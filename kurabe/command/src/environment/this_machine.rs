@@ -160,7 +160,7 @@ fn tool_versions(study: &Study) -> Value {
     let versions: Map<String, Value> = study
         .contenders
         .iter()
-        .filter_map(|contender| filesystem::by_name(&contender.file_system))
+        .filter_map(|contender| filesystem::by_name(contender.file_system()))
         .flat_map(|file_system| file_system.tools)
         .filter_map(|tool| Some((tool.name.to_string(), Value::from(tool.installed_version()?))))
         .collect();

@@ -9,13 +9,15 @@ use std::io::{self, Seek, Write};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
-use lab::contender::{Contender, Place};
+use lab::contender::Contender;
 use lab::device::{Base, DeviceName};
+use lab::environment::Environment;
 use lab::event::Event;
 use lab::quantity::{parse_duration, parse_size};
 use lab::record::{Check, Outcome};
 use lab::spec::{Cache, CommandLine, Load, Output, PowerCuts, SCHEMA_VERSION, TrialSpec, Workload};
 use trial::crash::{ACK_VARIABLE, CrashReport, CrashVerdict, Finding, Replay};
+use trial::device::check_layers;
 use trial::filesystem::{self, Access};
 use trial::stop::Stop;
 use trust::{CONTENTS_MODE, Directory};
@@ -287,10 +289,11 @@ fn replay(place: &str) -> Result<u8, Failure> {
     }
     let image = path.join(&name).display().to_string();
     let image = pasted(&image);
-    let known = filesystem::by_name(&judged.contender.file_system);
+    let known = filesystem::by_name(judged.contender.file_system());
     let look = match known.and_then(|known| known.kernel_name) {
         Some(name) => {
-            let options = [&["loop".to_string()], &judged.contender.mount_options[..]].concat();
+            let options =
+                [&["loop".to_string()], &judged.contender.top().mount_options[..]].concat();
             format!("; to look at it: mount -t {name} -o {} {image} DIRECTORY", options.join(","))
         }
         None => String::new(),
@@ -409,12 +412,12 @@ pub fn contenders(texts: &[String]) -> Result<Vec<Contender>, Failure> {
     let mut contenders: Vec<Contender> = Vec::new();
     for text in texts {
         let contender = Contender::parse(text, &filesystem::names()).map_err(Failure::refused)?;
-        let known = filesystem::by_name(&contender.file_system).expect("it was parsed");
+        let known = filesystem::by_name(contender.file_system()).expect("it was parsed");
         let refused = |problem: String| Failure::refused(format!("contender '{text}': {problem}"));
         if let Some(why) = known.why_not_cut() {
             return Err(refused(why.into()));
         }
-        if contender.place != Place::ThisHost {
+        if contender.environment != Environment::ThisMachine {
             return Err(refused(
                 "a load of 'kurabe crash' runs on this machine; leave 'on' out".into(),
             ));
@@ -425,6 +428,7 @@ pub fn contenders(texts: &[String]) -> Result<Vec<Contender>, Failure> {
                     .into(),
             ));
         }
+        check_layers(&contender.below_texts()).map_err(refused)?;
         if contenders.iter().any(|other| other.label == contender.label) {
             return Err(refused(
                 "the label is there twice; give it another, as in 'b: ext4'".into(),

@@ -182,14 +182,14 @@ fn cut(
 /// Why the power cannot be cut.
 fn why_not(spec: &TrialSpec) -> Option<String> {
     let TrialSpec { contender, workload, .. } = spec;
-    let known = filesystem::by_name(&contender.file_system)?;
+    let known = filesystem::by_name(contender.file_system())?;
     if let Some(why) = known.why_not_cut() {
-        return Some(format!("'{}': {why}", contender.file_system));
+        return Some(format!("'{}': {why}", contender.file_system()));
     }
-    if contender.place.guest().is_some() {
+    if contender.environment.guest().is_some() {
         return Some("the power of a guest is not cut".into());
     }
-    if contender.place.host().is_some() {
+    if contender.environment.host().is_some() {
         return Some("on another machine the power is not cut".into());
     }
     unjudged(workload, known.access == Access::RawDevice)
@@ -220,7 +220,7 @@ pub fn check_loads(study: &Study) -> Result<(), Failure> {
         )));
     }
     let is_raw = |contender: &Contender| {
-        let known = filesystem::by_name(&contender.file_system);
+        let known = filesystem::by_name(contender.file_system());
         known.is_some_and(|known| known.access == Access::RawDevice)
     };
     let on_raw = study.contenders.iter().any(is_raw);

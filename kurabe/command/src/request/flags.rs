@@ -156,7 +156,7 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = CRASH_EXAMPLES)]
 pub struct CrashArgs {
-    /// Contenders: [LABEL: ]FS [MKFS OPTIONS] [@ MOUNT OPTIONS], one argument each.
+    /// Contenders: [LABEL: ]FS [MKFS OPTIONS] [@ MOUNT OPTIONS] [over LAYER], one argument each.
     #[arg(value_name = "CONTENDER", required_unless_present = "replay")]
     pub contenders: Vec<String>,
     /// The load, run once in the mounted directory. A single argument with spaces is a line for the shell.
@@ -198,7 +198,7 @@ pub struct CrashArgs {
 /// `kurabe promises`.
 #[derive(Debug, Args)]
 pub struct PromisesArgs {
-    /// Contenders: [LABEL: ]FS [MKFS OPTIONS] [@ MOUNT OPTIONS], one argument each.
+    /// Contenders: [LABEL: ]FS [MKFS OPTIONS] [@ MOUNT OPTIONS] [over LAYER], one argument each.
     #[arg(value_name = "CONTENDER", required = true)]
     pub contenders: Vec<String>,
     /// Try this program alone, by its name in the table; may be repeated.
@@ -237,7 +237,7 @@ pub struct AckArgs {
 }
 
 const COMPARE_EXAMPLES: &str = "\
-Contenders are written [LABEL: ]FS [MKFS OPTIONS] [@ MOUNT OPTIONS] [on PLACE]; `kurabe file-systems` lists FS.
+Contenders are written [LABEL: ]FS [MKFS OPTIONS] [@ MOUNT OPTIONS] [over LAYER] [on ENVIRONMENT]; `kurabe file-systems` lists FS.
 
 Examples:
   sudo kurabe compare ext4 xfs btrfs -- tar xf \"$PWD/linux-source-6.1.tar.xz\"
@@ -249,7 +249,7 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = COMPARE_EXAMPLES)]
 pub struct CompareArgs {
-    /// Contenders: [LABEL: ]FS [MKFS OPTIONS] [@ MOUNT OPTIONS] [on PLACE], one argument each.
+    /// Contenders: [LABEL: ]FS [MKFS OPTIONS] [@ MOUNT OPTIONS] [over LAYER] [on ENVIRONMENT], one argument each.
     #[arg(required = true, value_name = "CONTENDER")]
     pub contenders: Vec<String>,
 

@@ -115,7 +115,7 @@ impl Profile {
     /// each trial there has a boot of its own, mostly of an emulated processor: the fewest blocks are
     /// carried out, however long they take, but for what the flags say.
     pub fn fit_guests(&mut self, asked: &StudyArgs, study: &Study, text: &mut StudyText) {
-        let none_there = study.contenders.iter().all(|one| one.place.guest().is_none());
+        let none_there = study.contenders.iter().all(|one| one.environment.guest().is_none());
         if !self.quick || none_there || asked.budget.is_some() {
             return;
         }

@@ -44,7 +44,7 @@ mod tests {
         let contenders = &plan.study.contenders;
         let labels: Vec<&str> = contenders.iter().map(|one| one.label.as_str()).collect();
         assert_eq!(labels, ["ext4", "xfs", "ext4 (control)"]);
-        assert_eq!(contenders[2].file_system, "ext4");
+        assert_eq!(contenders[2].file_system(), "ext4");
         let times = |control: &[u64]| {
             let steady = [1000, 1010, 990, 1005, 995, 1000];
             analyse(&plan, &fixture::records(&plan, &[&steady, &[2000; 6], control]), None)

@@ -71,7 +71,7 @@ impl CellOverhead {
 /// contender is the bare device.
 pub(super) fn overhead(plan: &Plan, samples: &Samples<'_>) -> Vec<Overhead> {
     let contenders = &plan.study.contenders;
-    let raw = contenders.iter().position(|contender| contender.file_system == RAW);
+    let raw = contenders.iter().position(|contender| contender.file_system() == RAW);
     let Some(raw) = raw else { return Vec::new() };
     let others: Vec<usize> = (0..contenders.len()).filter(|other| *other != raw).collect();
     let mut overheads: Vec<Overhead> = others
@@ -164,7 +164,7 @@ mod tests {
         }
         // Without a bare device there is no overhead.
         assert_eq!(analyse(&plan, &records, None).workloads[0].overhead, []);
-        plan.study.contenders[1].file_system = "raw".into();
+        plan.study.contenders[1].layers[0].name = "raw".into();
         let found = analyse(&plan, &records, None).workloads.remove(0).overhead;
         assert_eq!(found.len(), 2);
         assert_eq!((found[0].contender.as_str(), found[0].raw.as_str()), ("ext4", "xfs"));

@@ -377,8 +377,8 @@ fn a_directory_on_fuse_is_warned_of_since_nothing_there_can_be_synced_as_a_whole
     }
     // What kurabe mounts itself is synced in a way of its own.
     assert_eq!(analysed(&plan, &records).warnings, []);
-    plan.study.contenders[0].place =
-        crate::contender::Contender::parse("dir:/mnt", &["dir"]).unwrap().place;
+    plan.study.contenders[0].layers =
+        crate::contender::Contender::parse("dir:/mnt", &["dir"]).unwrap().layers;
     one_that_says(&analysed(&plan, &records).warnings, Kind::SyncUnknown, &[&label, "(fsync)"]);
     for record in &mut records {
         record.mounted_as = mount("ext4");
@@ -671,7 +671,7 @@ fn a_note_is_left_out_where_the_figure_that_checks_it_decides_the_same() {
 #[test]
 fn two_that_are_not_the_baseline_are_told_apart_by_their_own_ratios() {
     let mut plan = plan(&["ext4", "xfs", "btrfs", "b: ext4"], 6);
-    plan.study.contenders[3].file_system = RAW.into();
+    plan.study.contenders[3].layers[0].name = RAW.into();
     // What shakes the baseline is in the ratio of neither to the other.
     let base = [1000, 1500, 800, 1300, 900, 1200];
     let times: [&[u64]; 4] = [

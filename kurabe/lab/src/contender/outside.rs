@@ -5,7 +5,7 @@
 //! mount as root. Knows the forms of options and no file system's whole list: what is in doubt is
 //! refused.
 
-use super::Contender;
+use super::Layer;
 
 /// What there is to know of the options of a mkfs: short ones without a value, and those whose
 /// value is a path.
@@ -65,10 +65,10 @@ const KEYS: [&str; 23] = [
     "workdir",
 ];
 
-/// Refuses a contender with such an option.
-pub(crate) fn check(contender: &Contender) -> Result<(), String> {
-    let named = mkfs_word(contender).or_else(|| {
-        let mut options = contender.mount_options.iter();
+/// Refuses a layer with such an option.
+pub(crate) fn check(layer: &Layer) -> Result<(), String> {
+    let named = mkfs_word(layer).or_else(|| {
+        let mut options = layer.mount_options.iter();
         options.find(|option| is_outside(option, false) && !option.starts_with("subvol="))
     });
     match named {
@@ -80,11 +80,11 @@ pub(crate) fn check(contender: &Contender) -> Result<(), String> {
 }
 
 /// The first word for mkfs that names something else.
-fn mkfs_word(contender: &Contender) -> Option<&String> {
-    let file_system = contender.file_system.as_str();
+fn mkfs_word(layer: &Layer) -> Option<&String> {
+    let file_system = layer.name.as_str();
     let known = KNOWN.iter().find(|known| known.file_systems.contains(&file_system));
     let (flags, paths) = known.map_or(("", ""), |known| (known.flags, known.paths));
-    let mut words = contender.mkfs_options.iter();
+    let mut words = layer.options.iter();
     while let Some(word) = words.next() {
         if let Some(long) = word.strip_prefix("--") {
             let is_path = LONG_PATHS.iter().any(|path| word.starts_with(path));

@@ -117,7 +117,7 @@ pub fn complete(record: &mut Record, time_ns: u64) {
     record.idle_wait = Some(IdleWait { waited_ns: 1, idle: true, cause: None });
     let space = |free_bytes| Some(Space { total_bytes: 1 << 30, free_bytes, free_inodes: 9 });
     (record.space_before, record.space_after) = (space(1 << 29), space((1 << 29) - (2 << 20)));
-    record.commands = vec![format!("mkfs.{} /dev/loop1", record.contender.file_system)];
+    record.commands = vec![format!("mkfs.{} /dev/loop1", record.contender.file_system())];
     record.geometry = Some("Block size: 4096".into());
     record.mounted_as = Some("/dev/loop1 /mnt ext4 rw 0 0".into());
     record.counts_write_bytes = Some(true);

@@ -197,7 +197,7 @@ impl<'a> Bench<'a> {
     }
 
     pub fn file_system(&self) -> Result<&'static FileSystem, Failure> {
-        let name = &self.setting.spec.contender.file_system;
+        let name = &self.setting.spec.contender.file_system();
         let is_command = self.setting.spec.workload.load.command().is_some();
         by_name(name)
             .filter(|known| known.why_not_cut().is_none())

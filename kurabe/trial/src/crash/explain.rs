@@ -51,7 +51,7 @@ impl Trial<'_, '_> {
         let bench = &self.benches[0];
         let log = &recorded.recording.log;
         let ignores_flushes =
-            self.setting.spec.contender.layers.iter().any(|layer| layer == IGNORE_FLUSH);
+            self.setting.spec.contender.below().iter().any(|layer| layer.name == IGNORE_FLUSH);
         let whole = State { instant: recorded.to, lost: Vec::new(), acknowledged: 0 };
         let begun = State { instant: recorded.from, ..whole.clone() };
         let mut files_begun = None;

@@ -66,7 +66,7 @@ fn every_profile_fits_its_device_and_every_contender_runs_every_load() {
                     .unwrap_or_else(|problem| panic!("{name}, {}: {problem}", load.name));
             }
             for contender in &study.contenders {
-                let file_system = filesystem::by_name(&contender.file_system).unwrap();
+                let file_system = filesystem::by_name(contender.file_system()).unwrap();
                 assert!(file_system.size_bytes_min <= size_bytes, "{name}, {}", contender.label);
                 let ground = crate::environment::ground_of(file_system.access);
                 let fits = ground.is_none_or(|ground| KINDS.works_on(&load.load, ground));

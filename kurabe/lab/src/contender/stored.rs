@@ -1,0 +1,71 @@
+//! A contender as it is stored: as today, and as it was before contenders were stacks.
+
+use serde::Deserialize;
+
+use super::{DIRECTORY, Layer};
+use crate::environment::Environment;
+use crate::name;
+
+/// All fields of both forms.
+#[derive(Deserialize)]
+pub struct Contender {
+    #[serde(deserialize_with = "name::read")]
+    label: String,
+    #[serde(default)]
+    layers: Vec<AnyLayer>,
+    #[serde(default)]
+    environment: Environment,
+    file_system: Option<String>,
+    #[serde(alias = "directory")]
+    place: Option<Place>,
+    #[serde(default)]
+    mkfs_options: Vec<String>,
+    #[serde(default)]
+    mount_options: Vec<String>,
+}
+
+/// A layer; before, as `NAME[:ARGUMENT]`, what lay below the file system alone.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum AnyLayer {
+    Text(String),
+    Layer(Layer),
+}
+
+/// The environment, before, or the path of a directory.
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Place {
+    ThisHost,
+    Guest(String),
+    Ssh(String),
+    #[serde(untagged)]
+    Directory(String),
+}
+
+impl TryFrom<Contender> for super::Contender {
+    type Error = &'static str;
+
+    fn try_from(stored: Contender) -> Result<super::Contender, &'static str> {
+        let Contender { label, mut environment, place, mkfs_options, mount_options, .. } = stored;
+        let layers = stored.layers.into_iter().map(|layer| match layer {
+            AnyLayer::Text(text) => Layer::named(&text),
+            AnyLayer::Layer(layer) => layer,
+        });
+        let mut layers: Vec<Layer> = layers.collect();
+        if let Some(name) = stored.file_system {
+            layers.insert(0, Layer { name, argument: None, options: mkfs_options, mount_options });
+        }
+        let Some(top) = layers.first_mut() else { return Err("a contender has no layer") };
+        match place {
+            Some(Place::Directory(path)) => top.argument = Some(path),
+            Some(Place::Guest(guest)) => environment = Environment::Guest(guest),
+            Some(Place::Ssh(host)) => environment = Environment::Ssh(host),
+            Some(Place::ThisHost) | None => {}
+        }
+        if top.name == DIRECTORY && top.argument.is_none() {
+            return Err("a directory has no path");
+        }
+        Ok(super::Contender { label, layers, environment })
+    }
+}

@@ -1,0 +1,132 @@
+//! Where contenders run, in the notation of a contender: what follows `on`.
+
+use serde::{Deserialize, Serialize};
+
+/// Where a contender runs.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Environment {
+    /// This machine.
+    #[default]
+    ThisMachine,
+    /// A guest, by its notation, which is booted for each trial.
+    Guest(String),
+    /// Another machine, as ssh(1) is told it.
+    Ssh(String),
+}
+
+/// What the notation of another machine begins with.
+const SSH: &str = "ssh:";
+
+impl Environment {
+    /// Reads what follows `on`: `ssh:HOST`, or a guest.
+    pub fn parse(text: &str) -> Result<Environment, String> {
+        match text.strip_prefix(SSH) {
+            None => Ok(Environment::Guest(text.into())),
+            Some(host) => check_host(host).map(|()| Environment::Ssh(host.into())),
+        }
+    }
+
+    /// What follows `on`; nothing does for this machine.
+    pub(crate) fn on(&self) -> Option<String> {
+        match self {
+            Environment::Guest(guest) => Some(guest.clone()),
+            Environment::Ssh(host) => Some(format!("{SSH}{host}")),
+            Environment::ThisMachine => None,
+        }
+    }
+
+    /// The environment in words. Contenders in environments of different words are not compared.
+    pub fn words(&self) -> String {
+        match self {
+            Environment::Guest(_) => "in a guest".into(),
+            Environment::Ssh(host) => format!("on {host}"),
+            Environment::ThisMachine => "on this machine".into(),
+        }
+    }
+
+    pub(crate) fn is_this_machine(&self) -> bool {
+        *self == Environment::ThisMachine
+    }
+
+    /// The notation of the guest.
+    pub fn guest(&self) -> Option<&str> {
+        match self {
+            Environment::Guest(guest) => Some(guest),
+            Environment::ThisMachine | Environment::Ssh(_) => None,
+        }
+    }
+
+    /// The other machine.
+    pub fn host(&self) -> Option<&str> {
+        match self {
+            Environment::Ssh(host) => Some(host),
+            Environment::ThisMachine | Environment::Guest(_) => None,
+        }
+    }
+}
+
+/// Refuses what is no name of a machine: `HOST`, `USER@HOST` or `//USER@HOST:PORT`. Nothing in it can
+/// be an option of ssh or of a program that its configuration names, or mean something to a shell, also
+/// after ssh has decoded `%XX`: there is a `%` only before the zone of an IPv6 address in brackets.
+pub fn check_host(host: &str) -> Result<(), String> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "@/._-:".contains(c);
+    let is_name =
+        |part: &str| !part.is_empty() && !part.starts_with('-') && part.chars().all(is_plain);
+    let whole = host.strip_prefix("//").unwrap_or(host);
+    let (users, address) = match whole.rsplit_once('@') {
+        Some((users, address)) => (Some(users), address),
+        None => (None, whole),
+    };
+    let is_address = match address.strip_prefix('[') {
+        Some(bracketed) => is_bracketed(bracketed),
+        None => is_name(address),
+    };
+    if is_address && users.is_none_or(|users| users.split('@').all(is_name)) {
+        Ok(())
+    } else {
+        Err(format!(
+            "'{SSH}{host}' names no machine; write {SSH}HOST, {SSH}USER@HOST, {SSH}//USER@HOST:PORT or \
+         {SSH}//USER@[IPV6%ZONE]:PORT"
+        ))
+    }
+}
+
+/// Whether this is what follows the opening bracket of an IPv6 address: its end, and a port.
+fn is_bracketed(text: &str) -> bool {
+    let Some((inner, port)) = text.split_once(']') else { return false };
+    let (address, zone) = match inner.split_once('%') {
+        Some((address, zone)) => (address, Some(zone)),
+        None => (inner, None),
+    };
+    let is_zone = |zone: &str| {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+        !zone.is_empty() && zone.chars().all(is_plain)
+    };
+    let is_port = |port: &str| !port.is_empty() && port.chars().all(|c| c.is_ascii_digit());
+    !address.is_empty()
+        && address.chars().all(|c| c.is_ascii_hexdigit() || ":.".contains(c))
+        && zone.is_none_or(is_zone)
+        && (port.is_empty() || port.strip_prefix(':').is_some_and(is_port))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_percent_sign_stands_only_before_the_zone_of_an_address_in_brackets() {
+        let machines = ["box", "joe@box", "//joe@box:22", "a@b@box", "fe80::1", "//[fe80::1]"];
+        let zones = ["//joe@[fe80::1%eth0]:22", "//[fe80::1%25eth0.7]"];
+        for host in machines.iter().chain(&zones) {
+            assert_eq!(check_host(host), Ok(()), "{host}");
+        }
+        let encoded =
+            ["//u%0aMatch@box", "u%0a@box", "//box%0a", "fe80::1%eth0", "//u%0a@[::1%lo]"];
+        let broken =
+            ["[", "//[]", "//[%lo]", "//[::1", "//[::1%]", "//[::1%a%0a]", "//[::1]x", "//[x%0a]"];
+        for host in encoded.iter().chain(&broken).chain(&["", "-o", "a@-o", "a;b", "[::1]:", "]"]) {
+            assert!(check_host(host).is_err(), "{host}");
+        }
+    }
+}
