@@ -62,13 +62,15 @@ fn a_layer_stands_under_one_contender_alone() {
         return;
     }
     let site = Site::new();
-    let flags = ["--layers", "slow: delay:flush=100ms"];
-    site.compare(&["fast: ext4", "slow: ext4"], &flags, &["sh", "-c", COMMAND]).expect(0);
+    let contenders = ["fast: ext4", "slow: ext4 over delay:flush=100ms"];
+    site.compare(&contenders, &[], &["sh", "-c", COMMAND]).expect(0);
     site.expect_nothing_left();
     let (fast, slow) = (site.record_of("fast"), site.record_of("slow"));
     let more_ns = run_ns(&slow) as i64 - run_ns(&fast) as i64;
     assert!(more_ns > 500_000_000, "{more_ns} ns");
     assert!(!fast["notes"].to_string().contains("below its layers"), "{fast:#}");
+    let ran = site.compare(&["ext4 over dely:1ms"], &[], &["true"]).expect(2);
+    assert!(ran.stderr.contains("no layer 'dely'"), "{}", ran.stderr);
     for (flags, word) in [
         (["--layers", "slo: delay:1ms"], "did you mean 'slow'"),
         (["--layers", "slow: dely:1ms"], "no layer 'dely'"),
