@@ -275,7 +275,7 @@ fn machines_that_are_none_and_machines_that_do_not_fit_are_named() {
     let study = "read -r ask; study=${ask#*study\\\":}; study=${study%,\\\"destroy*}";
     let examined =
         r#"printf '{"reply":"examined","examined":{"study":%s,"side_by_side":[],"notes":[]}}\n'"#;
-    let other = r#"$(echo "$study" | sed 's/{"ssh":"x@far"}/"this-host"/')"#;
+    let other = r#"$(echo "$study" | sed 's/{"ssh":"x@far"}/"this-machine"/')"#;
     let answer = format!("echo 'kurabe: start'; {study}; {examined} \"{other}\"");
     said(&answer, &["x@far answered with another study"]);
     let same = answer.replace(other, "$study");

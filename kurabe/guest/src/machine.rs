@@ -291,13 +291,17 @@ impl Guest {
             Acceleration::Tcg => BOOT_MAX_TCG,
         });
         while self.console.ready().is_none() {
-            let gone = !matches!(self.child.try_wait(), Ok(None));
-            if gone || stopped() || boot.is_over() {
+            if self.has_exited() || stopped() || boot.is_over() {
                 return self.console.ready().is_some();
             }
             std::thread::sleep(Duration::from_millis(2));
         }
         true
+    }
+
+    /// Whether the emulator has ended.
+    pub fn has_exited(&mut self) -> bool {
+        !matches!(self.child.try_wait(), Ok(None))
     }
 
     /// Whether it gave no sign of life for too long. To be asked again and again.

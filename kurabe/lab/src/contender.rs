@@ -109,9 +109,8 @@ impl fmt::Display for Layer {
             Some(argument) => format!("{}:{argument}", self.name),
             None => self.name.clone(),
         };
-        let words: Vec<&str> =
-            std::iter::once(name.as_str()).chain(self.options.iter().map(String::as_str)).collect();
-        f.write_str(&shlex::try_join(words.iter().copied()).unwrap_or_else(|_| words.join(" ")))?;
+        f.write_str(&quoted(&name))?;
+        self.options.iter().try_for_each(|option| write!(f, " {}", quoted(option)))?;
         if self.mount_options.is_empty() {
             Ok(())
         } else {
@@ -223,6 +222,18 @@ impl Contender {
     }
 }
 
+/// A word, in quotes where it would be another one without: shlex quotes more than that.
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "_-+=:,./%@^".contains(c);
+    let quoted =
+        if word.is_empty() || !word.chars().all(is_plain) || ["@", "on", "over"].contains(&word) {
+            shlex::try_quote(word).ok()
+        } else {
+            None
+        };
+    quoted.map_or_else(|| word.to_string(), |quoted| quoted.into_owned())
+}
+
 /// Splits `LABEL: REST` at the first colon that a space follows. `dir:/path` has none.
 fn split_label(text: &str) -> (Option<&str>, &str) {
     match text.split_once(": ") {
@@ -327,9 +338,11 @@ mod tests {
             "here: dir:/tmp",
             "b: xfs @ x on '/a b'",
             "c: ext4 -F @ noatime over delay:read=1ms over ignore-flush on debian",
+            "ext4 -O ^has_journal over delay:flush=1ms",
         ] {
             let contender = parse(text);
             assert_eq!(parse(&contender.notation()), contender, "{text}");
+            assert_eq!(contender.notation(), *text);
         }
     }
 

@@ -156,7 +156,17 @@ impl Guests {
             Err(problem) => failure = problem,
             Ok(mut guest) => {
                 on_event(&Event::Status { text: format!("booting {place}") });
-                if guest.wait_ready(&|| self.stop.raised()) {
+                let stopped = || self.stop.raised();
+                let mut is_ready = guest.wait_ready(&stopped);
+                // An emulated kernel gives up now and then before it runs anything, and so the disk is as it was.
+                if !is_ready && !stopped() && guest.has_exited() {
+                    on_event(&Event::Status { text: format!("booting {place} once more") });
+                    if let Ok(again) = boot(&mut None, images, spec, device.device()) {
+                        guest = again;
+                        is_ready = guest.wait_ready(&stopped);
+                    }
+                }
+                if is_ready {
                     timed_out = self.converse(&mut guest, spec, &mut heard, on_event);
                 }
                 let is_done = heard.record.as_ref().is_some_and(Reported::is_completed);
