@@ -5,14 +5,21 @@
 //! Must not know: what the libraries are for.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags};
+use crate::file;
 
 /// A larger file is not taken for a program, in bytes.
 const FILE_BYTES_MAX: u64 = 256 << 20;
+/// A longer name is damage, in bytes: PATH_MAX.
+const NAME_BYTES_MAX: usize = 4096;
+/// Entries of a dynamic segment, directories that a file names and libraries that it needs, at most: no program
+/// has as many, and who makes one that does must not keep its reader busy.
+const ENTRIES_MAX: usize = 4096;
+const DIRECTORIES_MAX: usize = 64;
+const LIBRARIES_MAX: usize = 512;
 /// Where libraries are, besides the directories that `/etc/ld.so.conf.d` names.
 const LIBRARY_DIRECTORIES: [&str; 5] =
     ["/lib", "/usr/lib", "/lib64", "/usr/lib64", "/usr/local/lib"];
@@ -75,11 +82,12 @@ impl LibraryDirectories {
         let string = |value: u64| file.text(strings.checked_add(value as usize)?);
         let origin = path.parent()?.display().to_string();
         let own = values(RPATH).chain(values(RUNPATH)).filter_map(string);
-        let own = own.flat_map(|text| text.split(':')).map(|place| {
+        let own = own.flat_map(|text| text.split(':')).take(DIRECTORIES_MAX).map(|place| {
             PathBuf::from(place.replace("${ORIGIN}", &origin).replace("$ORIGIN", &origin))
         });
         let places: Vec<PathBuf> = own.chain(self.0.iter().cloned()).collect();
-        for name in values(NEEDED).filter_map(string).filter(|name| !name.contains("..")) {
+        let names = values(NEEDED).take(LIBRARIES_MAX).filter_map(string);
+        for name in names.filter(|name| !name.contains("..")) {
             let candidates = places.iter().map(|place| place.join(name));
             match candidates.into_iter().find(|path| is_for_same_machine(path, content)) {
                 Some(path) => found.libraries.push(path),
@@ -120,11 +128,9 @@ impl LibraryDirectories {
 ///
 /// It cannot be read, is not a regular file, or is larger than a program may be.
 pub fn content(path: &Path) -> io::Result<Vec<u8>> {
-    // A FIFO of another process must not be waited for.
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    let file = file::open_of_anybody(path).map_err(io::Error::other)?;
     let facts = file.metadata()?;
-    if !facts.is_file() || facts.len() > FILE_BYTES_MAX {
+    if facts.len() > FILE_BYTES_MAX {
         let text = format!("{} is not a program", path.display());
         return Err(io::Error::new(io::ErrorKind::InvalidData, text));
     }
@@ -137,8 +143,8 @@ pub fn content(path: &Path) -> io::Result<Vec<u8>> {
 /// others, as those of a 32-bit system next to a 64-bit one.
 fn is_for_same_machine(path: &Path, content: &[u8]) -> bool {
     let mut head = [0; MACHINE.end];
-    path.is_file()
-        && File::open(path).and_then(|mut file| file.read_exact(&mut head)).is_ok()
+    let read = file::open_of_anybody(path).map(|mut file| file.read_exact(&mut head));
+    matches!(read, Ok(Ok(())))
         && head.starts_with(MAGIC)
         && content.get(MACHINE) == head.get(MACHINE)
 }
@@ -173,7 +179,9 @@ impl<'a> Elf<'a> {
     }
 
     fn text(&self, at: usize) -> Option<&'a str> {
-        std::str::from_utf8(self.0.get(at..)?.split(|byte| *byte == 0).next()?).ok()
+        let bytes = self.0.get(at..)?;
+        let name = bytes[..bytes.len().min(NAME_BYTES_MAX)].split(|byte| *byte == 0).next()?;
+        std::str::from_utf8(name).ok()
     }
 
     fn segments(&self) -> Option<Vec<Segment>> {
@@ -198,7 +206,7 @@ impl<'a> Elf<'a> {
             let at = dynamic.place.checked_add(number * 16)?;
             self.long(at).zip(self.long(at.checked_add(8)?))
         };
-        (0..dynamic.length / 16).map_while(entry).collect()
+        (0..dynamic.length / 16).take(ENTRIES_MAX).map_while(entry).collect()
     }
 }
 
@@ -260,6 +268,43 @@ mod tests {
         content[at + 1..at + 5].copy_from_slice(b"xxxx");
         let needs = LibraryDirectories::after(&[]).needs(&content, Path::new("/bin/tar")).unwrap();
         assert_eq!(needs.missing, ["xxxx.so.6"]);
+    }
+
+    #[test]
+    fn no_file_that_the_kernel_makes_up_is_read_or_waited_for() {
+        for path in ["/proc/kmsg", "/proc/self/maps", "/dev/zero"].map(Path::new) {
+            assert!(content(path).is_err(), "{}", path.display());
+            assert!(!is_for_same_machine(path, MAGIC), "{}", path.display());
+        }
+    }
+
+    #[test]
+    fn a_file_that_names_many_directories_is_read_at_once() {
+        // A header, one loaded and one dynamic segment, and names without end.
+        let mut content = vec![0; 64 + 2 * 56];
+        content[..5].copy_from_slice(MAGIC);
+        content[32..40].copy_from_slice(&64_u64.to_ne_bytes());
+        content[54..56].copy_from_slice(&56_u16.to_ne_bytes());
+        content[56..58].copy_from_slice(&2_u16.to_ne_bytes());
+        let names = content.len() + 4 * 16;
+        let length = 32 << 20;
+        for (at, kind, place, bytes) in
+            [(64, LOAD, names, length), (120, DYNAMIC, content.len(), 4 * 16)]
+        {
+            content[at..at + 4].copy_from_slice(&kind.to_ne_bytes());
+            content[at + 8..at + 16].copy_from_slice(&(place as u64).to_ne_bytes());
+            content[at + 16..at + 24].copy_from_slice(&4096_u64.to_ne_bytes());
+            content[at + 32..at + 40].copy_from_slice(&(bytes as u64).to_ne_bytes());
+        }
+        for (tag, value) in [(STRINGS, 4096_u64), (RPATH, 0), (NEEDED, 2), (NEEDED, 4)] {
+            content.extend(tag.to_ne_bytes());
+            content.extend(value.to_ne_bytes());
+        }
+        content.extend(std::iter::repeat_n(*b"/:", length / 2).flatten());
+        let needs = LibraryDirectories::after(&[]).needs(&content, Path::new("/bin/x")).unwrap();
+        assert!(needs.libraries.is_empty());
+        assert!(needs.missing.iter().all(|name| name.len() <= NAME_BYTES_MAX), "names are bounded");
+        assert_eq!(needs.missing.len(), 2);
     }
 
     #[test]

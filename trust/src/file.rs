@@ -32,6 +32,20 @@ pub fn read_text(path: &Path) -> Result<String, Refused> {
     into_text(path, read(path, TEXT_BYTES_MAX)?)
 }
 
+/// Opens a regular file to read, whoever owns it: for what is looked at and not believed. Nothing is waited
+/// for, as a FIFO or a file that the kernel makes up would have it.
+///
+/// # Errors
+///
+/// [`Refused`]: it is no regular file, or cannot be read.
+pub fn open_of_anybody(path: &Path) -> Result<File, Refused> {
+    let system = |error| Refused::system(path, error);
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let place = rustix::fs::openat(CWD, path, flags, Mode::empty()).map_err(system)?;
+    let stat = rustix::fs::fstat(&place).map_err(system)?;
+    reopen_unchecked(path, &place, &stat, OFlags::RDONLY)
+}
+
 /// Reads a text file whoever owns it, to show it to somebody and for nothing else.
 ///
 /// # Errors

@@ -34,6 +34,7 @@ fn main() -> ExitCode {
         Action::Inside { words } => return guest::inside::main(&words),
         Action::Trial { parent, inside } => return trial::process::main(parent, inside),
         Action::Remote => environment::remote::main(),
+        Action::Warm { programs, words } => return trial::warm::main(&programs, &words),
         Action::Load => return trial::workload::main(),
         Action::Serve { point } => return trial::device::served::main(&point),
         Action::Compare(args) => prepare::compare(&args),

@@ -373,6 +373,53 @@ fn a_load_cannot_write_what_is_not_given_to_it() {
     assert!(output.contains("Permission denied"), "{output}");
 }
 
+/// The directory of a turn lies in one of root's, so that no command of root's or of a later turn can be
+/// led elsewhere.
+#[test]
+fn a_load_cannot_exchange_the_directory_of_its_turn() {
+    if !root() {
+        return;
+    }
+    let site = Site::new();
+    let output = site.home().join("output");
+    let exchange = "name=$(basename \"$PWD\"); touch own; cd ..; mv $name away && ln -s /root $name && echo exchanged; true";
+    let mut flags = vec!["--side-by-side", "--output", output.to_str().unwrap()];
+    flags.extend(USER);
+    flags.extend(["--setup", exchange]);
+    site.compare(&["a: ext4", "b: ext4"], &flags, &["ls own; pwd -P"]).expect(0);
+    site.expect_nothing_left();
+    let text = fs::read_to_string(output).unwrap();
+    assert!(text.contains("own\n") && text.contains("slice-0"), "{text}");
+    assert!(!text.contains("exchanged"), "{text}");
+}
+
+/// What a load's programs are is found out with the load's rights.
+#[test]
+fn programs_are_warmed_by_the_user() {
+    if !root() {
+        return;
+    }
+    let site = Site::new();
+    let precious = site.home().join("precious");
+    fs::write(&precious, vec![1; 64 << 20]).unwrap();
+    fs::set_permissions(&precious, fs::Permissions::from_mode(0o700)).unwrap();
+    let line = format!("true || {}", precious.display());
+    site.compare(&["ext4"], &[&["--cache", "cold"], &USER[..]].concat(), &[&line]).expect(0);
+    let bytes = site.record_of("ext4")["programs_bytes"].as_u64().unwrap();
+    assert!((100_000..64 << 20).contains(&bytes), "{bytes}");
+}
+
+/// What is shown or kept of another user's load comes through a pipe.
+#[test]
+fn a_load_holds_no_file_of_roots() {
+    if !root() {
+        return;
+    }
+    let site = Site::new();
+    let text = printed(&site, "ext4", &[], "readlink /proc/self/fd/1 /proc/self/fd/2");
+    assert_eq!(text.lines().filter(|line| line.starts_with("pipe:")).count(), 2, "{text}");
+}
+
 /// The processes that sleep so many seconds.
 fn sleepers(seconds: &str) -> Vec<i32> {
     let line = format!("sleep\0{seconds}\0").into_bytes();

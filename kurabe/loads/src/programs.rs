@@ -11,8 +11,9 @@ use std::path::{Path, PathBuf};
 
 use trust::elf::{self, LibraryDirectories};
 
-/// More files than these no load needs.
+/// More files and bytes than these no load needs.
 const FILES_MAX: usize = 512;
+const BYTES_MAX: u64 = 2 << 30;
 /// Shells whose `-c` takes a line in which further programs are named.
 const SHELLS: [&str; 4] = ["sh", "bash", "dash", "ash"];
 
@@ -25,7 +26,8 @@ pub fn warm(words: &[String], further: &[PathBuf], search_path: &str) -> u64 {
     let (mut known, mut bytes) = (BTreeSet::new(), 0);
     while let Some(path) = open.pop() {
         let Ok(path) = fs::canonicalize(&path) else { continue };
-        if known.len() >= FILES_MAX || !known.insert(path.clone()) {
+        let is_enough = known.len() >= FILES_MAX || bytes >= BYTES_MAX;
+        if is_enough || !known.insert(path.clone()) {
             continue;
         }
         // Its pages come into the cache by being read.

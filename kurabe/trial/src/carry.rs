@@ -32,6 +32,7 @@ use crate::scratch::Occupied;
 use crate::stop::Stop;
 use crate::tool::{Failure, Toolbox};
 use crate::user::User;
+use crate::warm::{self, search_path};
 use crate::watch::Watch;
 use crate::workload::Talk;
 
@@ -246,7 +247,11 @@ impl Trial<'_> {
         let directory = instance.directory();
         if let Some(user) = &self.user {
             instance.let_pass(user).map_err(Failure::of)?;
-            user.receive(&directory, &spec.scratch).map_err(Failure::of)?;
+            // Where it takes turns each slice has a directory of the user's, which it cannot exchange for
+            // another, as the one above stays root's.
+            if spec.side_by_side.is_none() {
+                user.receive(&directory, &spec.scratch).map_err(Failure::of)?;
+            }
         }
         if !file_system.needs_device {
             self.count_by(DeviceCounters::under_directory(&directory));
@@ -352,7 +357,7 @@ impl Trial<'_> {
         if is_cold {
             if is_root {
                 instance.cool(tools)?;
-                self.warm_programs();
+                self.warm_programs()?;
             } else {
                 self.record.caches_kept = Some("that needs root".into());
             }
@@ -361,7 +366,7 @@ impl Trial<'_> {
     }
 
     /// Reads the load's programs into the page cache: they are no part of what a cold run measures.
-    fn warm_programs(&mut self) {
+    fn warm_programs(&mut self) -> Result<(), Failure> {
         let (words, further) = match self.spec.workload.load.command() {
             Some(command) => (command.words(), Vec::new()),
             None => {
@@ -369,8 +374,24 @@ impl Trial<'_> {
                 (vec!["/proc/self/exe".into()], tools.unwrap_or_default())
             }
         };
-        let search_path = std::env::var("PATH").unwrap_or_default();
-        self.record.programs_bytes = Some(programs::warm(&words, &further, &search_path));
+        self.record.programs_bytes = match &self.user {
+            None => Some(programs::warm(&words, &further, &search_path())),
+            // By its own rights: it names the files, and what is in them names more.
+            Some(user) => {
+                let command = warm::command(user, words, &further)?;
+                self.execute_quietly(&command)?.said.parse().ok()
+            }
+        };
+        Ok(())
+    }
+
+    /// Runs a command of kurabe's own as the user, and reads what it prints.
+    fn execute_quietly(&self, command: &CommandLine) -> Result<Ran, Failure> {
+        let (user, group) = (self.user.as_ref(), self.group.as_ref());
+        let bounds = Bounds { user, group, deadline: self.deadline, ..Bounds::default() };
+        let root = Path::new("/");
+        command::run(command, root, &[], bounds, &Output::Pipe, None, self.stop)
+            .map_err(|error| Failure::of(error.to_string()))
     }
 
     /// Waits until the device has been quiet for a while and no background work is known to be

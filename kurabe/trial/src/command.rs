@@ -5,9 +5,11 @@
 //! a bound kills whole; what it cost is read before it is reaped, so that it covers its waited-for
 //! children.
 
+use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Stdio;
@@ -110,8 +112,15 @@ pub fn run(
         .current_dir(directory)
         .envs(environment.iter().copied())
         .stdin(Stdio::null());
+    let mut identity = bounds.user.map(User::identity);
+    if let (Some(identity), None) = (&mut identity, enclosure) {
+        // The user enters it by its own rights: what is at that path may be its own work by now.
+        command.current_dir("/");
+        identity.directory = Some(CString::new(directory.as_os_str().as_bytes())?);
+    }
     let mut capture = Capture::default();
-    let (stdout, stderr) = capture.streams(output, bounds.user.is_some())?;
+    let is_others = bounds.user.is_some() || enclosure.is_some();
+    let (stdout, stderr) = capture.streams(output, is_others)?;
     command.stdout(stdout).stderr(stderr);
     if let Some(file) = bounds.standard_output {
         command.stdout(file.try_clone()?);
@@ -134,7 +143,7 @@ pub fn run(
         None => None,
     };
     let group = bounds.group.map(ControlGroup::directory).transpose()?;
-    let departure = confine(&mut command, group, bounds.user.map(User::identity), enclosing)?;
+    let departure = confine(&mut command, group, identity, enclosing)?;
 
     let (started, started_ns) = (Instant::now(), monotonic_ns());
     let child = command.spawn().map_err(|error| {
@@ -210,6 +219,9 @@ fn reap(pid: Pid) -> io::Result<CommandUsage> {
     })
 }
 
+/// Where what is read goes on to.
+type Further = Box<dyn Write + Send>;
+
 /// A stream that is read to its end in a thread of its own, so that nobody who writes to it waits. Its
 /// first and last bytes are kept.
 pub(crate) struct Reader {
@@ -219,18 +231,18 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// Begins to read; what is shown goes to standard error too.
+    /// Begins to read; all of it goes to `further` too.
     pub(crate) fn begin(
         stream: impl Read + Send + 'static,
         kept_bytes_max: usize,
-        is_shown: bool,
+        further: Option<Further>,
     ) -> Reader {
         let kept = Arc::new(Mutex::new(Excerpt::new(kept_bytes_max)));
         let (at_the_end, ended) = channel();
         let shared = kept.clone();
         std::thread::spawn(move || {
             let _at_the_end: Sender<()> = at_the_end;
-            keep_ends(stream, &shared, is_shown);
+            keep_ends(stream, &shared, further);
         });
         Reader { kept, ended }
     }
@@ -253,13 +265,15 @@ const DRAIN_MAX: Duration = Duration::from_millis(200);
 
 impl Capture {
     /// The two streams for the command. Standard error is always read when it is not shown, since
-    /// it holds the reason of a failure; it costs nothing while the command is silent. Another
-    /// user's command is given no terminal, not even to write on: who has it open can read it.
+    /// it holds the reason of a failure; it costs nothing while the command is silent.
+    ///
+    /// What is another user's, or does as a job says, is given neither a terminal nor a file, not even to
+    /// write on: who has it open can open it again through /proc, to read, and to cut it off.
     fn streams(&mut self, output: &Output, is_others: bool) -> io::Result<(Stdio, Stdio)> {
         Ok(match output {
-            Output::Null => (Stdio::null(), self.pipe(false)?),
-            Output::Pipe => (self.pipe(false)?, self.pipe(false)?),
-            Output::Inherit if is_others => (self.pipe(true)?, self.pipe(true)?),
+            Output::Null => (Stdio::null(), self.pipe(None)?.into()),
+            Output::Pipe => (self.pipe(None)?.into(), self.pipe(None)?.into()),
+            Output::Inherit if is_others => self.one_pipe(Box::new(io::stderr()))?,
             // Standard output is the channel to the runner; what is shown goes to standard error.
             Output::Inherit => {
                 let shown = || io::stderr().as_fd().try_clone_to_owned().map(Stdio::from);
@@ -268,15 +282,25 @@ impl Capture {
             Output::File(path) => {
                 let file = trust::file::append(path)
                     .map_err(|refused| io::Error::other(format!("output file {refused}")))?;
-                (file.try_clone()?.into(), file.into())
+                if is_others {
+                    self.one_pipe(Box::new(file))?
+                } else {
+                    (file.try_clone()?.into(), file.into())
+                }
             }
         })
     }
 
-    fn pipe(&mut self, is_shown: bool) -> io::Result<Stdio> {
+    fn pipe(&mut self, further: Option<Further>) -> io::Result<io::PipeWriter> {
         let (reader, writer) = io::pipe()?;
-        self.0.push(Reader::begin(reader, SAID_BYTES_MAX, is_shown));
-        Ok(writer.into())
+        self.0.push(Reader::begin(reader, SAID_BYTES_MAX, further));
+        Ok(writer)
+    }
+
+    /// One for both streams: what comes on them stays in its order.
+    fn one_pipe(&mut self, further: Further) -> io::Result<(Stdio, Stdio)> {
+        let writer = self.pipe(Some(further))?;
+        Ok((writer.try_clone()?.into(), writer.into()))
     }
 
     fn finish(self) -> String {
@@ -287,16 +311,16 @@ impl Capture {
     }
 }
 
-/// Reads a stream to its end, keeps its first and last bytes, and passes all on where they are shown.
-fn keep_ends(mut stream: impl Read, kept: &Mutex<Excerpt>, is_shown: bool) {
+/// Reads a stream to its end, keeps its first and last bytes, and passes all on.
+fn keep_ends(mut stream: impl Read, kept: &Mutex<Excerpt>, mut further: Option<Further>) {
     let mut buffer = [0; 64 << 10];
     loop {
         match stream.read(&mut buffer) {
             Ok(0) => return,
             Ok(count) => {
-                if is_shown {
-                    // A terminal that is gone shows nothing; the command goes on.
-                    let _ = io::stderr().write_all(&buffer[..count]);
+                if let Some(further) = &mut further {
+                    // A terminal that is gone shows nothing, a full disk takes nothing; the command goes on.
+                    let _ = further.write_all(&buffer[..count]);
                 }
                 let mut kept = kept.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
                 kept.push(&buffer[..count]);

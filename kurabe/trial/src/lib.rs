@@ -23,5 +23,6 @@ pub mod stop;
 mod sys;
 pub mod tool;
 pub mod user;
+pub mod warm;
 pub mod watch;
 pub mod workload;

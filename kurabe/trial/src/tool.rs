@@ -230,9 +230,9 @@ impl Toolbox {
                 Failure::of(format!("'{}' cannot be started: {error}", words[0]))
             })?;
         let stdout = child.stdout.take().expect("it was piped");
-        let stdout = Reader::begin(stdout, KEPT_BYTES_MAX, false);
+        let stdout = Reader::begin(stdout, KEPT_BYTES_MAX, None);
         let stderr = child.stderr.take().expect("it was piped");
-        let stderr = Reader::begin(stderr, KEPT_BYTES_MAX, false);
+        let stderr = Reader::begin(stderr, KEPT_BYTES_MAX, None);
         let command = self.command_text(&words);
         let broken = |error: io::Error| Failure::of(format!("waiting for '{command}': {error}"));
         let (end, _) = command::wait(sys::wait::process_of(&child), self.deadline, &self.stop)

@@ -94,6 +94,7 @@ impl User {
             user: Uid::from_raw(known.uid.as_raw()),
             group: Gid::from_raw(known.gid.as_raw()),
             groups: groups.into_iter().map(|group| Gid::from_raw(group.as_raw())).collect(),
+            directory: None,
         };
         Ok(Some(User { name: known.name, identity, home: known.dir, shell: known.shell }))
     }
@@ -237,8 +238,9 @@ impl User {
     pub fn executes(&self, program: &Path) -> bool {
         let is_script = || {
             let mut start = [0; 2];
-            let read = File::open(program).and_then(|mut file| file.read_exact(&mut start));
-            read.is_ok() && start == *b"#!"
+            let read =
+                trust::file::open_of_anybody(program).map(|mut file| file.read_exact(&mut start));
+            matches!(read, Ok(Ok(()))) && start == *b"#!"
         };
         self.finds("test -x \"$1\"", program) && (!is_script() || self.reads(program))
     }

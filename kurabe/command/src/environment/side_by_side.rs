@@ -155,6 +155,13 @@ fn impossible(study: &Study, workload: &Workload, request: &DeviceRequest) -> Op
                 file_system.name
             ));
         }
+        if let Some(user) = &study.user
+            && !(file_system.owner_options)(0, 0).is_empty()
+        {
+            return Some(format!(
+                "'{label}': {user} would own the directory above those of its turns, and could exchange them"
+            ));
+        }
         if bytes < file_system.size_bytes_min {
             return Some(format!(
                 "'{label}' needs {}, and one of {parts} parts of {} has {}",

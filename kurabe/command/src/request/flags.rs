@@ -90,6 +90,16 @@ pub enum Action {
     /// Carry out one part of a load: a task comes in, a report goes out, as JSON.
     #[command(hide = true)]
     Load,
+    /// Read programs into the page cache; print their bytes.
+    #[command(hide = true)]
+    Warm {
+        /// A program, besides those that the words name.
+        #[arg(long = "program")]
+        programs: Vec<PathBuf>,
+        /// A command.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        words: Vec<String>,
+    },
     /// Carry trials out for the kurabe of another machine: requests come in, replies go out, as lines of
     /// JSON.
     #[command(hide = true)]

@@ -152,6 +152,35 @@ fn no_job_leaves_its_contender() {
     }
 }
 
+/// Nothing that the host also has can be given another owner, mode or time, devices least of all; and what a job
+/// prints goes through a pipe: a file or terminal could be opened again, to read, or to cut it off.
+#[test]
+fn a_job_changes_no_device_and_holds_no_file_of_the_host() {
+    let Some(site) = ground() else { return };
+    if !has_fio() {
+        return;
+    }
+    let place = site.home().join("place");
+    fs::create_dir(&place).unwrap();
+    let contender = format!("dir:{}", place.display());
+    // A job whose command before it fails counts nothing, and so its run fails.
+    let succeeds = |command: &str| {
+        let job = format!("[a]\nsize=64k\nrw=write\nexec_prerun={command}\n");
+        fs::write(site.work().join("job.fio"), job).unwrap();
+        let output = site.home().join("output");
+        let flags = ["--cache", "warm", "--runs", "1", "--output", output.to_str().unwrap()];
+        let ran = site.run(&[&["compare", &contender], &flags[..], &["--fio", "job.fio"]].concat());
+        ran.code == Some(0)
+    };
+    assert!(succeeds("true") && !succeeds("false"), "the test sees what it asks");
+    assert!(succeeds("echo written >/dev/null"));
+    // The owner that it has already: a test that fails changes nothing.
+    for change in ["chown 0:0", "chmod 666", "touch -c -r /dev/null"] {
+        assert!(!succeeds(&format!("{change} /dev/null")), "{change}");
+    }
+    assert!(succeeds("readlink /proc/1/fd/2 | grep -v /output"), "no file is its standard error");
+}
+
 #[test]
 fn a_job_that_fails_outside_names_its_line() {
     let Some(site) = ground() else { return };

@@ -249,7 +249,8 @@ impl Plan {
         } else {
             self.file(path)?
         }
-        let is_writable = access != Access::Read;
+        // A device can be written through a read-only mount too; who owns it, which is the host's, cannot be changed.
+        let is_writable = access == Access::Write;
         let path = path_text(path)?;
         self.parts.push(Part { path, is_directory, is_writable, is_device, identity });
         self.steps.push(Step::Attach(self.parts.len() - 1));

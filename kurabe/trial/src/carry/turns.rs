@@ -68,7 +68,7 @@ impl Trial<'_> {
             Ok(())
         })?;
         if self.spec.cache == Cache::Cold {
-            self.warm_programs();
+            self.warm_programs()?;
         }
         let has_files = self.access == Access::Mounted;
         let root = instance.directory();

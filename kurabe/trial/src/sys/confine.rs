@@ -1,6 +1,7 @@
 //! What a command gives up between fork and exec: its terminal, root, and the host's files where it is kept
 //! in its contender.
 
+use std::ffi::CString;
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
@@ -24,6 +25,8 @@ pub struct Identity {
     pub group: Gid,
     /// All groups of the user.
     pub groups: Vec<Gid>,
+    /// The directory that it enters once it is the user; absent where it stays.
+    pub directory: Option<CString>,
 }
 
 /// What a confined command says right before its exec.
@@ -124,5 +127,8 @@ fn become_user(identity: &Identity) -> io::Result<()> {
     let none = CapabilitySet::empty();
     let sets = CapabilitySets { effective: none, permitted: none, inheritable: none };
     rustix::thread::set_capabilities(None, sets)?;
+    if let Some(directory) = &identity.directory {
+        rustix::process::chdir(directory)?;
+    }
     Ok(())
 }
