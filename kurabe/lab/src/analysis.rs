@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 use serde_with_macros::skip_serializing_none;
 
 use crate::condition::Gate;
-use crate::load::{Axes, Latency, Metric, QUANTILES, Unit};
+use crate::contender::Contender;
+use crate::load::{Axes, DEPTH_AXIS, Latency, Metric, QUANTILES, Unit};
 use crate::plan::Plan;
 use crate::record::{DeviceDelta, Phase, Record};
 use crate::statistics::{self, ComparisonOptions, STEADY_ROUNDS, Slow, Summary, Verdict};
@@ -18,7 +19,6 @@ mod control;
 mod cost;
 mod disturbed;
 mod exploratory;
-mod overhead;
 mod primary;
 mod samples;
 mod slices;
@@ -31,7 +31,6 @@ pub use checks::{CheckAnalysis, CheckRow, violation_words};
 pub use control::control_words;
 pub use cost::{AmplificationBasis, Cost};
 use cost::{amplification_basis, cost};
-pub use overhead::{CellOverhead, Overhead, RAW};
 use primary::{Primary, others, primary};
 pub use samples::{Costs, completed_trials, costs};
 use samples::{Samples, blocks_reached};
@@ -101,10 +100,10 @@ pub struct WorkloadAnalysis {
     /// them: exploratory, in the order of the figures.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub exploratory: Vec<Comparison>,
-    /// Of a fio matrix with the bare device among the contenders: what the others lose, cell by
-    /// cell.
+    /// Of a fio matrix with the bare device among the contenders: the cells of the others against its
+    /// own, by contender. Each cell is a family of its own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub overhead: Vec<Overhead>,
+    pub overhead: Vec<Comparison>,
     /// What a reader must know.
     pub warnings: Vec<Warning>,
 }
@@ -113,6 +112,12 @@ impl WorkloadAnalysis {
     /// What the records say of the contender with this label.
     pub fn contender(&self, label: &str) -> Option<&ContenderAnalysis> {
         self.contenders.iter().find(|contender| contender.label == label)
+    }
+
+    /// Where a figure lies among those of the workload; none for a figure without axes.
+    pub fn axes(&self, metric: &str) -> Option<&Axes> {
+        let mut metrics = self.contenders.iter().flat_map(|contender| &contender.metrics);
+        metrics.find(|one| one.name == metric).map(|one| &one.axes)
     }
 }
 
@@ -286,6 +291,21 @@ impl Comparison {
     }
 }
 
+impl Comparison {
+    /// How many percent of the baseline's performance are lost, below 0 when gained, and the ends of
+    /// the interval. None without an interval: of many figures that share a scale, one that a single
+    /// busy moment made would be anything.
+    pub fn lost_percent(&self) -> Option<[f64; 3]> {
+        let [one, other] = [self.low?, self.high?].map(|end| lost_percent(end, self.unit));
+        Some([lost_percent(self.ratio?, self.unit), one.min(other), one.max(other)])
+    }
+}
+
+/// Of a ratio of values the share of the performance that is lost, in percent; below 0 when gained.
+pub fn lost_percent(ratio: f64, unit: Unit) -> f64 {
+    100.0 * (1.0 - if unit.more_is_better() { ratio } else { ratio.recip() })
+}
+
 /// How sure the study's comparisons have to be.
 pub fn options(plan: &Plan) -> ComparisonOptions {
     ComparisonOptions {
@@ -336,7 +356,7 @@ fn analyse_workload(
     let direct = primary.direct.iter().filter(|one| one.compared.pairs > 0).map(|one| {
         Comparison::of(plan, workload, one.places, &primary.metric, &one.compared, false)
     });
-    let overhead = overhead::overhead(plan, samples);
+    let overhead = overhead(plan, samples, workload, &options(plan));
     let mut warnings = warnings::collect(plan, samples, &contenders, memory_bytes);
     warnings::of_comparisons(plan, primary, &comparisons, &mut warnings);
     WorkloadAnalysis {
@@ -389,6 +409,49 @@ fn compare(
         })
     })
     .collect()
+}
+
+/// The figures that are cells of a fio matrix.
+fn cells(samples: &Samples<'_>) -> impl Iterator<Item = Metric> {
+    samples.figures().into_iter().filter(|metric| metric.axes.contains_key(DEPTH_AXIS))
+}
+
+/// The cells of each contender against those of the bare device, where it is one of them.
+fn overhead(
+    plan: &Plan,
+    samples: &Samples<'_>,
+    workload: usize,
+    options: &ComparisonOptions,
+) -> Vec<Comparison> {
+    let contenders = &plan.study.contenders;
+    let Some(raw) = contenders.iter().position(Contender::is_raw) else { return Vec::new() };
+    let others: Vec<usize> = (0..contenders.len()).filter(|other| *other != raw).collect();
+    let mut found = Vec::new();
+    for cell in cells(samples) {
+        let metric = (cell.name, cell.unit);
+        let costs = |place: usize| samples.costs(place, &metric.0, metric.1);
+        let of_others: Vec<_> = others.iter().map(|other| costs(*other)).collect();
+        let compared = statistics::compare_family(&costs(raw), &of_others, options)
+            .expect("costs are positive, and the margin was checked with the study");
+        let both = others.iter().zip(compared).filter(|(_, compared)| compared.pairs > 0);
+        found.extend(both.map(|(other, compared)| {
+            let places = [raw, *other];
+            (*other, Comparison::of(plan, workload, places, &metric, &compared, false))
+        }));
+    }
+    found.sort_by_key(|(contender, _)| *contender);
+    found.into_iter().map(|(_, comparison)| comparison).collect()
+}
+
+/// [`WorkloadAnalysis::overhead`] with intervals that are corrected for the number of cells as well
+/// (Bonferroni): for whoever picks one cell out of all.
+pub fn overhead_among(plan: &Plan, records: &[Record], workload: &str) -> Vec<Comparison> {
+    let place = plan.study.workloads.iter().position(|entry| entry.name == workload);
+    let Some(place) = place else { return Vec::new() };
+    let samples = Samples::new(plan, records, place, blocks_reached(plan, records, place));
+    let plain = options(plan);
+    let confidence = 1.0 - (1.0 - plain.confidence) / cells(&samples).count().max(1) as f64;
+    overhead(plan, &samples, place, &ComparisonOptions { confidence, ..plain })
 }
 
 fn summarise(

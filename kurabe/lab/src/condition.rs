@@ -6,11 +6,14 @@
 //! | `xfs <= 1.10` (`<`, `>=`, `>`) | the cost of xfs over that of the baseline lies there |
 //! | `minfs fastest`, `minfs fastest of ext4, xfs`, `nilfs2 fastest of btrfs by 10%` | it is ahead of each |
 //! | `ext4 slowest` | likewise, behind each |
-//! | `ext4 loses in every cell`, `ext4 loses 50% in some cell` | in the fio matrix it is below the raw device by so much |
+//! | `ext4 <= 1.10 in every cell`, `ext4 > 2 in some cell` | its cost over the raw device's lies there, cell by cell of the fio matrix |
 //! | `dbench agrees with replay within 25%` | ratios to the baseline are alike under the two workloads |
 //! | `btrfs, ext4 slow down by 10%` | throughput at the end of a run is below that of its beginning |
 //! | `minfs, xfs load the device alike within 10%` | requests and bytes of the device are alike |
 //! | `xfs: durable`, `ext4, xfs: contents held` | the check was tried and never violated |
+//!
+//! Older studies write `ext4 loses 50% in some cell` for `ext4 > 2 in some cell`, and `ext4 loses in
+//! every cell` for `ext4 > 1 in every cell`.
 //!
 //! A name with a comma, an operator or one of these words in it stands in quotes. This file knows
 //! the notation alone: [`crate::judgement`] says what a result answers.
@@ -26,14 +29,16 @@ use crate::record::DURABILITY;
 /// A condition.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Condition {
-    /// A contender's cost over the baseline's.
+    /// A contender's cost over the baseline's, or in cells of a fio matrix over the raw device's.
     Ratio {
         /// Label of the contender.
         label: String,
         /// The comparison.
         operator: Operator,
-        /// The bound, positive and finite.
+        /// The bound, positive.
         bound: f64,
+        /// Which cells of a fio matrix are meant; none for the workload's figure.
+        cells: Option<Cells>,
     },
     /// A contender is the best or the worst.
     Extreme {
@@ -45,15 +50,6 @@ pub enum Condition {
         rivals: Vec<String>,
         /// By how much at least: 0.1 is 10 %.
         margin: f64,
-    },
-    /// What a contender loses of the raw device's operations in a fio matrix.
-    Loss {
-        /// Label of the contender.
-        label: String,
-        /// Least share that is lost: 0.5 is half.
-        share: f64,
-        /// Whether every cell is meant, and not some cell.
-        every: bool,
     },
     /// The ratios to the baseline are the same under two workloads.
     Agreement {
@@ -85,6 +81,15 @@ pub enum Condition {
         /// Name of the check.
         check: String,
     },
+}
+
+/// Of how many cells of a fio matrix a condition has to hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cells {
+    /// Of every one.
+    Every,
+    /// Of one at least.
+    Some,
 }
 
 /// What a result says of a condition.
@@ -193,6 +198,9 @@ const VERBS: [(&str, Verb); 7] = [
     ("load the device alike within", Verb::LoadsAlike),
 ];
 
+/// What may follow the bound of a ratio.
+const CELLS: [(&str, Cells); 2] = [("in every cell", Cells::Every), ("in some cell", Cells::Some)];
+
 /// What follows the names in a condition on a check: the check's name before this word.
 const HELD: &str = "held";
 /// Stands for the check of [`DURABILITY`], held.
@@ -230,7 +238,7 @@ pub fn parse(text: &str) -> Result<Condition, ConditionError> {
         None if check_of(reader.rest().trim_start()).is_some() => Verb::Checks,
         None => {
             return reader.fail(
-                "expected <=, <, >= or > after the label, as in 'xfs <= 1.10', or 'fastest', 'slowest', 'loses', 'agrees with', 'slows down by', 'load the device alike within', ': durable', ': CHECK held'",
+                "expected <=, <, >= or > after the label, as in 'xfs <= 1.10', or 'fastest', 'slowest', 'agrees with', 'slows down by', 'load the device alike within', ': durable', ': CHECK held'",
             );
         }
     };
@@ -350,7 +358,7 @@ impl<'a> Reader<'a> {
         match verb {
             Verb::Operator(operator) => {
                 let bound = self.ratio(&label)?;
-                Ok(Condition::Ratio { label, operator, bound })
+                Ok(Condition::Ratio { label, operator, bound, cells: self.cells() })
             }
             Verb::Extreme { fastest } => {
                 let rivals = if self.eat("of") { self.names_up_to("by")? } else { Vec::new() };
@@ -363,11 +371,12 @@ impl<'a> Reader<'a> {
                 } else {
                     0.0
                 };
-                let every = self.eat("in every cell");
-                if !every && !self.eat("in some cell") {
+                let Some(cells) = self.cells() else {
                     return self.fail("expected 'in every cell' or 'in some cell'");
-                }
-                Ok(Condition::Loss { label, share, every })
+                };
+                // Of the performance, a share; of the cost, what is left of that turned round.
+                let (operator, bound) = (Operator::Above, (1.0 - share).max(0.0).recip());
+                Ok(Condition::Ratio { label, operator, bound, cells: Some(cells) })
             }
             Verb::Agrees => {
                 let other = self.names_up_to("within")?;
@@ -419,19 +428,26 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The bound of a ratio, which ends the text.
+    /// Which cells are meant, where it is said.
+    fn cells(&mut self) -> Option<Cells> {
+        CELLS.iter().find(|(words, _)| self.eat(words)).map(|(_, cells)| *cells)
+    }
+
+    /// The bound of a ratio, which ends the text but for the cells that are meant.
     fn ratio(&mut self, label: &str) -> Result<f64, ConditionError> {
         let sign = self.text[..self.at].trim_end();
         let sign = &sign[sign.trim_end_matches(['<', '>', '=']).len()..];
         self.skip_blanks();
-        let number = self.rest().trim_end();
+        let rest = self.rest().trim_end();
+        let ends = CELLS.iter().filter_map(|(words, _)| Some(rest.strip_suffix(words)?.len()));
+        let number = rest[..ends.max().unwrap_or(rest.len())].trim_end();
         if number.is_empty() {
             return self
                 .fail(format!("expected a ratio after {sign}, as in '{label} {sign} 1.10'"));
         }
         match number.parse::<f64>() {
             Ok(bound) if bound.is_finite() && bound > 0.0 => {
-                self.at = self.text.len();
+                self.at += number.len();
                 Ok(bound)
             }
             Ok(_) => self.fail(format!("a ratio is positive and finite, which {number} is not")),
@@ -444,7 +460,7 @@ impl Condition {
     /// Labels of the contenders that it names.
     pub fn labels(&self) -> Vec<&str> {
         match self {
-            Condition::Ratio { label, .. } | Condition::Loss { label, .. } => vec![label],
+            Condition::Ratio { label, .. } => vec![label],
             Condition::Extreme { label, rivals, .. } => {
                 std::iter::once(label).chain(rivals).map(String::as_str).collect()
             }
@@ -466,7 +482,7 @@ impl Condition {
     /// What an interval of a contender's cost over the baseline's says of a bound on that; None for
     /// any other condition.
     pub fn answer(&self, contender: &str, interval: Option<(f64, f64)>) -> Option<Outcome> {
-        let Condition::Ratio { label, operator, bound } = self else { return None };
+        let Condition::Ratio { label, operator, bound, cells: None } = self else { return None };
         (label == contender).then(|| {
             let ends =
                 interval.map(|(low, high)| [low, high].map(|end| operator.is_met(end, *bound)));
@@ -481,7 +497,7 @@ impl Condition {
 
     /// Whether it compares with the study's baseline.
     pub fn needs_baseline(&self) -> bool {
-        matches!(self, Condition::Ratio { .. } | Condition::Agreement { .. })
+        matches!(self, Condition::Ratio { cells: None, .. } | Condition::Agreement { .. })
     }
 
     /// Refuses names that a study has not, and what is so by definition.
@@ -493,7 +509,7 @@ impl Condition {
             return Err(unknown("workload is called", name, workloads));
         }
         match self {
-            Condition::Ratio { label, .. } if label == baseline => {
+            Condition::Ratio { label, cells: None, .. } if label == baseline => {
                 Err(format!("'{label}' is the baseline, whose ratio is 1; name another contender"))
             }
             Condition::Extreme { label, rivals, .. } if rivals.contains(label) => {
@@ -516,7 +532,7 @@ mod tests {
     use super::*;
 
     fn ratio(label: &str, operator: Operator, bound: f64) -> Condition {
-        Condition::Ratio { label: label.into(), operator, bound }
+        Condition::Ratio { label: label.into(), operator, bound, cells: None }
     }
 
     #[test]
@@ -532,7 +548,12 @@ mod tests {
             labels: strings(labels),
             check: check.into(),
         };
-        let loss = |share, every| Condition::Loss { label: "ext4".into(), share, every };
+        let above = |bound, cells| Condition::Ratio {
+            label: "ext4".into(),
+            operator: Operator::Above,
+            bound,
+            cells: Some(cells),
+        };
         for (text, expected) in [
             ("xfs <= 1.10", ratio("xfs", Operator::AtMost, 1.10)),
             ("xfs<1", ratio("xfs", Operator::Below, 1.0)),
@@ -551,8 +572,12 @@ mod tests {
             }),
             ("nilfs2 fastest of btrfs by 10%", extreme("nilfs2", true, &["btrfs"], 0.1)),
             ("nilfs2 fastest by 2.5 %", extreme("nilfs2", true, &[], 0.025)),
-            ("ext4 loses in every cell", loss(0.0, true)),
-            ("ext4 loses 50% in some cell", loss(0.5, false)),
+            ("ext4 > 1 in every cell", above(1.0, Cells::Every)),
+            ("ext4 > 2 in some cell ", above(2.0, Cells::Some)),
+            // As older studies have it.
+            ("ext4 loses in every cell", above(1.0, Cells::Every)),
+            ("ext4 loses 50% in some cell", above(2.0, Cells::Some)),
+            ("ext4 loses 100% in some cell", above(f64::INFINITY, Cells::Some)),
             ("dbench agrees with replay within 25%", {
                 let (one, other) = ("dbench".into(), "replay".into());
                 Condition::Agreement { one, other, margin: 0.25 }
@@ -603,6 +628,8 @@ mod tests {
             ("xfs fastest by ten", 16),
             ("a, b fastest", 1),
             ("xfs loses 50%", 14),
+            ("xfs <= in every cell", 8),
+            ("xfs <= 1.1 in cells", 8),
             ("a agrees with b", 16),
             ("a load the device alike within 10%", 1),
             ("xfs: fast", 10),
@@ -635,5 +662,7 @@ mod tests {
             assert!(error.contains(expected), "{error}");
         }
         assert_eq!(checked("ext4 fastest of xfs"), Ok(()));
+        // Cells are compared with the raw device's.
+        assert_eq!(checked("ext4 <= 1.1 in every cell"), Ok(()));
     }
 }

@@ -205,6 +205,11 @@ impl Contender {
         self.top().argument.as_deref().filter(|_| self.file_system() == DIRECTORY).map(Path::new)
     }
 
+    /// Whether it is the bare device.
+    pub fn is_raw(&self) -> bool {
+        self.file_system() == "raw"
+    }
+
     /// Whether it is made on a device of the study.
     pub fn needs_device(&self) -> bool {
         self.directory().is_none()

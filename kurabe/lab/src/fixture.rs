@@ -3,6 +3,9 @@
 //! A record made here is the simplest that says what the test is about: one of a trial that was
 //! completed, with a run of the time that is given and a sync of nothing.
 
+use serde_json::json;
+
+use crate::load::Metric;
 use crate::plan::Plan;
 use crate::record::{CommandUsage, DeviceDelta, IdleWait, Outcome, Phase, PhaseRecord, Record};
 use crate::study::{CommandText, StudyText, WorkloadText};
@@ -20,6 +23,12 @@ pub fn study_text(contenders: &[&str], runs: u32) -> StudyText {
         }],
         ..Default::default()
     }
+}
+
+/// The figure of a cell of the fio matrix, as a result holds it that knows no axes.
+pub fn cell(name: &str, value: f64) -> Metric {
+    let written = json!({"name": name, "value": value, "unit": "operations-per-second"});
+    serde_json::from_value(written).unwrap()
 }
 
 pub fn plan_of(text: &StudyText) -> Plan {

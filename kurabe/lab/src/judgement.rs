@@ -6,8 +6,8 @@
 //! the interval that is corrected for their number. A comparison that the analysis has is taken from
 //! it. What was not measured keeps a condition from holding, and is named.
 
-use crate::analysis::{self, Analysis, CellOverhead, CheckAnalysis, WorkloadAnalysis};
-use crate::condition::{self, Condition, Gate, Operator, Outcome};
+use crate::analysis::{self, Analysis, CheckAnalysis, Comparison, WorkloadAnalysis};
+use crate::condition::{self, Cells, Condition, Gate, Operator, Outcome};
 use crate::load::LoadReport;
 use crate::plan::Plan;
 use crate::record::{CheckVerdict, DeviceDelta, Record, counted_trials};
@@ -63,7 +63,7 @@ pub fn judge_gates(
             }
             let Judgement { outcome, evidence } =
                 result.judge(&condition, &[workload.name.as_str()], None);
-            let in_tables = matches!(condition, Condition::Ratio { .. });
+            let in_tables = matches!(condition, Condition::Ratio { cells: None, .. });
             judged.push(Gate {
                 gate: gate.clone(),
                 workload: workload.name.clone(),
@@ -105,6 +105,13 @@ struct Ratio {
 type Pairs = (Vec<f64>, Vec<f64>);
 
 impl Ratio {
+    /// Of a comparison that the analysis has, the contender's cost over the baseline's: the reciprocal
+    /// of what more is better of.
+    fn of(entry: &Comparison) -> Option<Ratio> {
+        let ratio = Ratio { ratio: entry.ratio?, own: entry.low.zip(entry.high), wide: None };
+        Some(if entry.unit.more_is_better() { ratio.turned() } else { ratio })
+    }
+
     /// Of every pair of samples the second over the first; none without a common block.
     fn of_each(samples: &[Pairs], plain: ComparisonOptions) -> Vec<Option<Ratio>> {
         let count = samples.iter().filter(|(under, _)| !under.is_empty()).count().max(1);
@@ -274,14 +281,16 @@ impl<'a> Result<'a> {
         }
         let judgement = match condition {
             Condition::Check { .. } => unreachable!("a check was judged above"),
-            Condition::Ratio { label, operator, bound } => {
+            Condition::Ratio { label, operator, bound, cells } => {
                 let is_met = |ratio: f64| operator.is_met(ratio, *bound);
-                self.ratio(&found, label, metric, &is_met)
+                match cells {
+                    Some(cells) => self.cells(found[0], label, *cells, &is_met),
+                    None => self.ratio(&found, label, metric, &is_met),
+                }
             }
             Condition::Extreme { label, fastest, rivals, margin } => {
                 self.extreme(&found, label, *fastest, rivals, *margin, metric)
             }
-            Condition::Loss { label, share, every } => loss(found[0], label, *share, *every),
             Condition::Agreement { margin, .. } => match found.as_slice() {
                 [one, other] => self.agreement([one, other], *margin, metric),
                 _ => return not_tested("it takes two workloads").without(&absent),
@@ -350,11 +359,8 @@ impl<'a> Result<'a> {
             let pair = (entry.contender.as_str(), entry.baseline.as_str());
             entry.metric == metric && (pair == (over, under) || pair == (under, over))
         })?;
-        let ends = entry.low.zip(entry.high);
-        let ratio = Ratio { ratio: entry.ratio?, own: ends, wide: None };
-        // The analysis has values: a cost is the reciprocal of what more is better of.
-        let turned = (entry.contender == over) == entry.unit.more_is_better();
-        let ratio = if turned { ratio.turned() } else { ratio };
+        let ratio = Ratio::of(entry)?;
+        let ratio = if entry.contender == over { ratio } else { ratio.turned() };
         Some((ratio, matches!(entry.verdict, Verdict::Same { .. })))
     }
 
@@ -416,6 +422,59 @@ impl<'a> Result<'a> {
             several.add(&ratio, &[is_met], count, said);
         }
         several.judgement()
+    }
+
+    /// A contender's cost over the raw device's in the cells of a fio matrix. That some cell meets a
+    /// bound is the contrary of "every cell misses it".
+    fn cells(
+        self,
+        workload: &WorkloadAnalysis,
+        label: &str,
+        cells: Cells,
+        is_met: &dyn Fn(f64) -> bool,
+    ) -> Judgement {
+        let of = |all: &[Comparison]| -> Vec<Comparison> {
+            let told = |one: &&Comparison| one.contender == label && one.low.is_some();
+            all.iter().filter(told).cloned().collect()
+        };
+        let own = of(&workload.overhead);
+        let lost = |one: &Comparison| Some((one.lost_percent()?, one.metric.clone()));
+        let lost: Vec<([f64; 3], String)> = own.iter().filter_map(lost).collect();
+        let worst = lost.iter().max_by(|one, other| one.0[0].total_cmp(&other.0[0]));
+        let Some(([percent, low, high], cell)) = worst else {
+            return not_tested(format!(
+                "no cell of a fio matrix was compared between {label} and the raw device"
+            ));
+        };
+        let wide = of(&analysis::overhead_among(self.plan, self.records, &workload.workload));
+        let is_wanted = |cost: f64| is_met(cost) == (cells == Cells::Every);
+        let outcomes: Vec<Outcome> = own
+            .iter()
+            .zip(&wide)
+            .filter_map(|(own, wide)| {
+                Some(Ratio { wide: Ratio::of(wide)?.own, ..Ratio::of(own)? }.judge(&is_wanted))
+            })
+            .collect();
+        let outcome = match (cells, of_all(&outcomes)) {
+            (Cells::Some, Outcome::Holds) => Outcome::Fails,
+            (Cells::Some, Outcome::Fails) => Outcome::Holds,
+            (_, outcome) => outcome,
+        };
+        let slower = lost.iter().filter(|([_, low, _], _)| *low > 0.0).count();
+        let faster = lost.iter().filter(|([.., high], _)| *high < 0.0).count();
+        let differing = match (slower, faster) {
+            (0, 0) => "no cell differs significantly from the raw device".to_string(),
+            _ => format!(
+                "significantly slower than the raw device in {slower} of {} cells, faster in {faster}",
+                lost.len()
+            ),
+        };
+        let evidence = vec![format!(
+            "{label}: {differing}; the greatest loss is in {cell}: {} {}",
+            words::loss(*percent),
+            loss_interval((*low, *high))
+        )];
+        Judgement { outcome, evidence }
     }
 
     /// Labels of all contenders of the study, those too that were left out.
@@ -660,55 +719,6 @@ fn requests(label: &str, deltas: &[DeviceDelta]) -> String {
     let reads = of(|delta| delta.reads, |delta| delta.read_bytes, "reads");
     let writes = of(|delta| delta.writes, |delta| delta.written_bytes, "writes");
     format!("{label} {reads} and {writes}")
-}
-
-/// What a contender loses of the raw device's operations in the cells of a fio matrix. Of one cell
-/// of many the interval that is corrected for their number decides.
-fn loss(workload: &WorkloadAnalysis, label: &str, share: f64, every: bool) -> Judgement {
-    let overhead = workload.overhead.iter().find(|overhead| overhead.contender == label);
-    let cells: Vec<(&CellOverhead, f64)> = overhead
-        .iter()
-        .flat_map(|overhead| &overhead.cells)
-        .filter_map(|cell| Some((cell, cell.percent?)))
-        .collect();
-    let Some((worst, percent)) = cells.iter().max_by(|one, other| one.1.total_cmp(&other.1)) else {
-        return not_tested(format!(
-            "no cell of a fio matrix was compared between {label} and the raw device"
-        ));
-    };
-    let bound = share * 100.0;
-    let above = |end: Option<f64>| end.is_some_and(|percent| percent > bound);
-    let below = |end: Option<f64>| end.is_some_and(|percent| percent < bound);
-    let all = |is: &dyn Fn(&CellOverhead) -> bool| cells.iter().all(|(cell, _)| is(cell));
-    let any = |is: &dyn Fn(&CellOverhead) -> bool| cells.iter().any(|(cell, _)| is(cell));
-    let (holds, fails) = if every {
-        (all(&|c| above(c.low_percent)), any(&|c| below(c.high_percent_among_all)))
-    } else {
-        (any(&|c| above(c.low_percent_among_all)), all(&|c| below(c.high_percent)))
-    };
-    let outcome = match (holds, fails) {
-        (true, _) => Outcome::Holds,
-        (_, true) => Outcome::Fails,
-        _ => Outcome::Inconclusive,
-    };
-    let count = |is: &dyn Fn(&CellOverhead) -> bool| cells.iter().filter(|(c, _)| is(c)).count();
-    let slower = count(&|c| c.low_percent.is_some_and(|low| low > 0.0));
-    let faster = count(&|c| c.high_percent.is_some_and(|high| high < 0.0));
-    let differing = match (slower, faster) {
-        (0, 0) => "no cell differs significantly from the raw device".to_string(),
-        _ => format!(
-            "significantly slower than the raw device in {slower} of {} cells, faster in {faster}",
-            cells.len()
-        ),
-    };
-    let ends = worst.low_percent.zip(worst.high_percent);
-    let interval = ends.map(|ends| format!(" {}", loss_interval(ends))).unwrap_or_default();
-    let evidence = vec![format!(
-        "{label}: {differing}; the greatest loss is in {}: {}{interval}",
-        worst.cell,
-        words::loss(*percent)
-    )];
-    Judgement { outcome, evidence }
 }
 
 #[cfg(test)]

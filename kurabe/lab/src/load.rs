@@ -1,9 +1,9 @@
 //! A load as data, and what it reports: the words that the laboratory shares with those who carry
 //! loads out.
 
-pub use vocabulary::cell::{ALL_CELLS, MatrixCell};
 pub use vocabulary::load::Load;
 pub use vocabulary::report::{
-    Aside, Axes, GROUP_AXIS, Latency, LoadReport, Mark, Metric, OPERATION_AXIS, OVERALL_OPERATION,
-    QUANTILES, Series, Unit, operation_of_tag,
+    ALL_CELLS, Aside, Axes, BLOCK_SIZE_AXIS, DEPTH_AXIS, ENGINE_AXIS, GROUP_AXIS, Latency,
+    LoadReport, Mark, Metric, OPERATION_AXIS, OVERALL_OPERATION, QUANTILES, Series, Unit,
+    mean_of_cells, operation_of_tag,
 };

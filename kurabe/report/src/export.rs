@@ -1,7 +1,8 @@
 //! A result for other programs and for other people: CSV with one line a trial, JSON with every
 //! sample, Markdown with the tables.
 
-use lab::analysis::{Analysis, CellOverhead};
+use lab::analysis::Analysis;
+use lab::load::{BLOCK_SIZE_AXIS, DEPTH_AXIS, ENGINE_AXIS, OPERATION_AXIS};
 use lab::load::{QUANTILES, Unit};
 use lab::plan::Plan;
 use lab::record::{Phase, Record, unfinished_block};
@@ -131,20 +132,17 @@ pub fn latencies_csv(analysis: &Analysis) -> Option<String> {
 pub fn overhead_csv(analysis: &Analysis) -> Option<String> {
     const HEADS: &str = "workload,contender,raw,pattern,engine,depth,block_size_bytes,blocks,lost_percent,low_percent,high_percent\n";
     let mut text = HEADS.to_string();
-    let percent = |value: Option<f64>| value.map_or(String::new(), |value| format!("{value:.3}"));
     for workload in &analysis.workloads {
-        for overhead in &workload.overhead {
-            for CellOverhead { cell, blocks, percent: lost, low_percent, high_percent, .. } in
-                &overhead.cells
-            {
-                let mut fields = [&workload.workload, &overhead.contender, &overhead.raw]
-                    .map(String::clone)
-                    .to_vec();
-                fields.extend([cell.pattern.clone(), cell.engine.clone(), cell.depth.to_string()]);
-                fields.extend([cell.block_size_bytes.to_string(), blocks.to_string()]);
-                fields.extend([*lost, *low_percent, *high_percent].map(percent));
-                text.push_str(&line(fields));
-            }
+        for one in &workload.overhead {
+            let axes = workload.axes(&one.metric);
+            let at = |axis: &str| axes.and_then(|axes| axes.get(axis)).cloned().unwrap_or_default();
+            let mut fields =
+                [&one.workload, &one.contender, &one.baseline].map(String::clone).to_vec();
+            fields.extend([OPERATION_AXIS, ENGINE_AXIS, DEPTH_AXIS, BLOCK_SIZE_AXIS].map(at));
+            fields.push(one.blocks.to_string());
+            let percent = |lost: [f64; 3]| lost.map(|percent| format!("{percent:.3}"));
+            fields.extend(one.lost_percent().map_or_else(Default::default, percent));
+            text.push_str(&line(fields));
         }
     }
     (text != HEADS).then_some(text)

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use lab::analysis::{RAW, WorkloadAnalysis};
+use lab::analysis::WorkloadAnalysis;
 use lab::plan::Plan;
 use lab::statistics::{BOUND_MAX, Verdict};
 use lab::words::{is_telling, percent};
@@ -158,7 +158,7 @@ impl Standings {
             }
         }
         ranked.sort_by(|one, other| other.speed.total_cmp(&one.speed));
-        let raw = plan.study.contenders.iter().filter(|one| one.file_system() == RAW);
+        let raw = plan.study.contenders.iter().filter(|one| one.is_raw());
         let raw = raw.map(|one| one.label.clone()).collect();
         let direct = workload.direct.iter().filter_map(|one| {
             let between = Between { ends: speeds(one)?, mark: verdict_mark(&one.verdict) };

@@ -3,7 +3,7 @@
 use lab::analysis::{Comparison, ContenderAnalysis, MetricAnalysis, WorkloadAnalysis};
 use lab::condition::Gate;
 use lab::device::DeviceName;
-use lab::load::{Load, MatrixCell, OVERALL_OPERATION, QUANTILES};
+use lab::load::{DEPTH_AXIS, Load, OVERALL_OPERATION, QUANTILES};
 use lab::plan::Plan;
 use lab::record::{Outcome, Phase, Record, TIME_METRIC, unfinished_block};
 use lab::statistics::{Slow, Verdict};
@@ -203,7 +203,7 @@ pub fn latencies(workload: &WorkloadAnalysis, plan: &Plan) -> Table {
             let rate = match (latency.bytes, latency.total_ns) {
                 (0, _) | (_, 0) => "-".to_string(),
                 _ if kind == OVERALL_OPERATION
-                    || load.is_some_and(|entry| has_queue(&entry.load, kind)) =>
+                    || load.is_some_and(|entry| has_queue(&entry.load, kind, contender)) =>
                 {
                     "-".to_string()
                 }
@@ -238,13 +238,16 @@ fn operation_text(kind: &str) -> String {
 
 /// Whether operations of this kind wait side by side: the sum of their latencies is then no time
 /// that passed.
-fn has_queue(load: &Load, kind: &str) -> bool {
-    let cell = kind.strip_suffix("-read").or(kind.strip_suffix("-write")).unwrap_or(kind);
-    match cell.parse::<MatrixCell>() {
-        Ok(cell) => cell.depth > 1,
+fn has_queue(load: &Load, kind: &str, contender: &ContenderAnalysis) -> bool {
+    let is_its = |metric: &&MetricAnalysis| {
+        kind.strip_prefix(&metric.name).is_some_and(|rest| rest.starts_with('-'))
+    };
+    let figure = contender.metrics.iter().find(is_its);
+    match figure.and_then(|metric| metric.axes.get(DEPTH_AXIS)) {
+        Some(depth) => depth != "1",
         // Of fio's own options: an engine without a queue takes no notice of it, and which engines
         // have one is fio's matter.
-        Err(_) => load
+        None => load
             .options
             .get("text")
             .and_then(|text| text.as_str())

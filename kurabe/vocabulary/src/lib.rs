@@ -4,7 +4,6 @@
 //! It knows neither how a load is carried out nor how a study is planned and judged.
 
 pub mod capacity;
-pub mod cell;
 pub mod check;
 pub mod command;
 pub mod cost;

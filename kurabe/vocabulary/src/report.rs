@@ -85,9 +85,9 @@ pub struct Aside {
 
 /// A figure that is compared.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(from = "WrittenMetric")]
 pub struct Metric {
     /// Its name; the same for every contender of a workload.
-    #[serde(deserialize_with = "name::read")]
     pub name: String,
     /// Its value, not negative.
     pub value: f64,
@@ -105,14 +105,71 @@ pub type Axes = BTreeMap<String, String>;
 /// The axis of the parts of a workload that are measured apart: fio's groups and sections.
 pub const GROUP_AXIS: &str = "group";
 
-/// The axis of kinds of operation: `read`, `write`, `trim`, `verify`.
+/// The axis of kinds of operation: `read`, `write`, `trim`, `verify`; of the fio matrix `randread`,
+/// `randwrite`, `randrw-70-30`.
 pub const OPERATION_AXIS: &str = "operation";
+
+/// The axis of fio's engines.
+pub const ENGINE_AXIS: &str = "engine";
+
+/// The axis of the number of operations under way. A figure on it is a cell of the fio matrix.
+pub const DEPTH_AXIS: &str = "depth";
+
+/// The axis of the sizes of an operation, in bytes.
+pub const BLOCK_SIZE_AXIS: &str = "block_size_bytes";
+
+/// Name of the figure of all cells of a matrix together.
+pub const ALL_CELLS: &str = "geometric mean of all cells";
+
+/// The geometric mean of those of the metrics that are cells; `None` where none is.
+pub fn mean_of_cells<'a>(metrics: impl Iterator<Item = &'a Metric>) -> Option<f64> {
+    let cells = metrics.filter(|metric| metric.axes.contains_key(DEPTH_AXIS));
+    let logarithms: Vec<f64> = cells.map(|metric| metric.value.ln()).collect();
+    let count = logarithms.len() as f64;
+    (!logarithms.is_empty()).then(|| (logarithms.iter().sum::<f64>() / count).exp())
+}
 
 impl Metric {
     /// A metric of a whole workload.
     pub fn new(name: impl Into<String>, value: f64, unit: Unit) -> Metric {
         Metric { name: name.into(), value, unit, axes: Axes::new() }
     }
+}
+
+/// A metric as results hold it: in older ones the name alone says where a cell of the fio matrix lies.
+#[derive(Deserialize)]
+struct WrittenMetric {
+    #[serde(deserialize_with = "name::read")]
+    name: String,
+    value: f64,
+    unit: Unit,
+    #[serde(default)]
+    axes: Axes,
+}
+
+impl From<WrittenMetric> for Metric {
+    fn from(WrittenMetric { name, value, unit, mut axes }: WrittenMetric) -> Metric {
+        if axes.is_empty() {
+            axes = axes_of_cell(&name).unwrap_or_default();
+        }
+        Metric { name, value, unit, axes }
+    }
+}
+
+/// The axes of a cell of this name, such as `randrw-70-30-libaio-32-64k`.
+fn axes_of_cell(name: &str) -> Option<Axes> {
+    let mut parts = name.rsplitn(4, '-');
+    let (size, depth, engine) = (parts.next()?, parts.next()?, parts.next()?);
+    let operation = parts.next().filter(|operation| operation.starts_with("rand"))?;
+    let (number, unit_bytes) = size.strip_suffix('k').map_or((size, 1), |number| (number, 1024));
+    let size_bytes = number.parse::<u64>().ok()?.checked_mul(unit_bytes)?;
+    depth.parse::<u32>().ok()?;
+    Some(Axes::from([
+        (OPERATION_AXIS.into(), operation.into()),
+        (ENGINE_AXIS.into(), engine.into()),
+        (DEPTH_AXIS.into(), depth.into()),
+        (BLOCK_SIZE_AXIS.into(), size_bytes.to_string()),
+    ]))
 }
 
 /// Units of metrics, which say what is better.
@@ -298,6 +355,31 @@ mod tests {
         }
         assert_eq!(operation_of_tag(&tag_of_operation("two\nlines")), "two lines");
         assert_eq!(operation_of_tag("delete_each"), "delete_each");
+    }
+
+    #[test]
+    fn cells_of_older_results_get_their_axes_from_their_names() {
+        let read = |name: &str| {
+            let text = format!(r#"{{"name": "{name}", "value": 2.0, "unit": "count"}}"#);
+            serde_json::from_str::<Metric>(&text).unwrap().axes
+        };
+        for (name, operation, engine, depth, size) in [
+            ("randread-psync-1-4k", "randread", "psync", "1", "4096"),
+            ("randrw-70-30-io_uring-64-1024k", "randrw-70-30", "io_uring", "64", "1048576"),
+            ("randwrite-libaio-32-512", "randwrite", "libaio", "32", "512"),
+        ] {
+            let axes = read(name);
+            let found = [OPERATION_AXIS, ENGINE_AXIS, DEPTH_AXIS, BLOCK_SIZE_AXIS];
+            assert_eq!(found.map(|axis| axes[axis].as_str()), [operation, engine, depth, size]);
+        }
+        for other in ["", "throughput", "rand-c-d", "rand-b-c-d", "rand-b-1-k", "a-b-1-4k"] {
+            assert_eq!(read(other), Axes::new(), "{other}");
+        }
+        // What is written with axes keeps them.
+        let axes = Axes::from([(GROUP_AXIS.to_string(), "randread-psync-1-4k".to_string())]);
+        let written = Metric { axes, ..Metric::new("randread-psync-1-4k", 1.0, Unit::Count) };
+        let text = serde_json::to_string(&written).unwrap();
+        assert_eq!(serde_json::from_str::<Metric>(&text).unwrap(), written);
     }
 
     #[test]

@@ -3,11 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use vocabulary::cell;
-
 use super::primary::{Primary, others, primary};
 use super::samples::{Samples, blocks_reached};
 use super::{WorkloadAnalysis, median};
+use crate::load::{ALL_CELLS, mean_of_cells};
 use crate::plan::Plan;
 use crate::record::{Outcome, Phase, Record};
 use crate::slice::Slice;
@@ -187,8 +186,8 @@ fn take_means(record: &mut Record, slices: &[&Slice], lost: &BTreeSet<&str>) {
         }
     }
     let cells = metrics.iter().filter(|metric| !lost.contains(metric.name.as_str()));
-    if let Some(of_all) = cell::mean(cells)
-        && let Some(metric) = metrics.iter_mut().find(|metric| metric.name == cell::ALL_CELLS)
+    if let Some(of_all) = mean_of_cells(cells)
+        && let Some(metric) = metrics.iter_mut().find(|metric| metric.name == ALL_CELLS)
     {
         metric.value = of_all;
     }
@@ -356,8 +355,8 @@ mod tests {
                         ..slice(1_000_000, watched(name))
                     })
                     .collect();
-                let cells = [metric(names[0], values[0]), metric(names[1], values[1])];
-                let mean = metric(cell::ALL_CELLS, cell::mean(cells.iter()).unwrap());
+                let cells = [0, 1].map(|name| fixture::cell(names[name], values[name]));
+                let mean = metric(ALL_CELLS, mean_of_cells(cells.iter()).unwrap());
                 let metrics = std::iter::once(mean).chain(cells).collect();
                 record.load = Some(LoadReport { metrics, ..LoadReport::default() });
                 records.push(record);

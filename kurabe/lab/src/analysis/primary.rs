@@ -5,7 +5,6 @@
 use std::collections::BTreeMap;
 
 use super::options;
-use super::overhead::RAW;
 use super::samples::Samples;
 use super::slices;
 use crate::load::Unit;
@@ -41,7 +40,7 @@ pub(super) fn others(plan: &Plan) -> Vec<usize> {
 
 /// Of these the ones that can be chosen: nobody can choose the bare device.
 fn choices(plan: &Plan) -> Vec<usize> {
-    let is_choice = |place: &usize| plan.study.contenders[*place].file_system() != RAW;
+    let is_choice = |place: &usize| !plan.study.contenders[*place].is_raw();
     others(plan).into_iter().filter(is_choice).collect()
 }
 

@@ -6,7 +6,6 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::overhead::RAW;
 use super::primary::{Direct, Primary, others, primary};
 use super::samples::{Samples, blocks_reached};
 use crate::condition::{self, Outcome as Answer};
@@ -118,7 +117,7 @@ fn open(plan: &Plan, records: &[Record], blocks: impl Fn(usize) -> usize) -> Vec
 /// something else.
 fn rivals(plan: &Plan, primary: &Primary) -> Vec<(usize, State)> {
     let others = others(plan);
-    let is_choice = plan.study.contenders[plan.study.baseline].file_system() != RAW;
+    let is_choice = !plan.study.contenders[plan.study.baseline].is_raw();
     let is_beaten = primary.compared.iter().any(|one| one.verdict == Verdict::Faster);
     if !plan.study.gates.is_empty() || (is_choice && !is_beaten) {
         return Vec::new();
@@ -380,7 +379,7 @@ mod tests {
         assert_eq!(said(&plan, 1030).0, [false; 4]);
         // Nobody can choose the bare device, and a gate asks something else.
         plan.study.same_within = 0.05;
-        plan.study.contenders[1].layers[0].name = RAW.into();
+        plan.study.contenders[1].layers[0].name = "raw".into();
         assert_eq!(said(&plan, 1030).0, [false; 4]);
         plan.study.contenders[1].layers[0].name = "xfs".into();
         plan.study.gates = vec!["xfs <= 1.5".into()];

@@ -671,7 +671,7 @@ fn a_note_is_left_out_where_the_figure_that_checks_it_decides_the_same() {
 #[test]
 fn two_that_are_not_the_baseline_are_told_apart_by_their_own_ratios() {
     let mut plan = plan(&["ext4", "xfs", "btrfs", "b: ext4"], 6);
-    plan.study.contenders[3].layers[0].name = RAW.into();
+    plan.study.contenders[3].layers[0].name = "raw".into();
     // What shakes the baseline is in the ratio of neither to the other.
     let base = [1000, 1500, 800, 1300, 900, 1200];
     let times: [&[u64]; 4] = [
@@ -743,4 +743,63 @@ fn the_work_grows_with_the_result_and_not_with_its_square() {
         eprintln!("{what}: {few:.4} s, {many:.4} s of CPU");
         assert!(many < bound * few, "{what}: {few} s, and {many} s for eight times as much");
     }
+}
+
+#[test]
+fn the_overhead_is_each_cell_against_the_bare_device() {
+    let mut plan = plan(&["ext4", "xfs", "btrfs"], 4);
+    let mut records = fixture::records(&plan, &[&[1; 4], &[1; 4], &[1; 4]]);
+    for record in &mut records {
+        // Every block is twice as fast as the one before; the pairs know nothing of that.
+        let speed = f64::from(1 << record.block);
+        let share = match record.contender.label.as_str() {
+            "ext4" => [0.75, 0.74, 0.75, 0.76][record.block as usize],
+            "btrfs" => 2.0,
+            _ => 1.0,
+        };
+        let value = 1000.0 * speed * share;
+        record.load = Some(LoadReport {
+            metrics: vec![
+                Metric::new("geometric mean of all cells", 1000.0, Unit::OperationsPerSecond),
+                fixture::cell("randread-psync-1-4k", value),
+                fixture::cell("randread-psync-1-8k", value),
+            ],
+            ..Default::default()
+        });
+    }
+    // Without a bare device there is no overhead.
+    assert_eq!(analyse(&plan, &records, None).workloads[0].overhead, []);
+    plan.study.contenders[1].layers[0].name = "raw".into();
+    let found = analyse(&plan, &records, None).workloads.remove(0).overhead;
+    let said: Vec<[&str; 3]> = found
+        .iter()
+        .map(|one| [&one.contender, &one.baseline, &one.metric].map(String::as_str))
+        .collect();
+    let (small, large) = ("randread-psync-1-4k", "randread-psync-1-8k");
+    let expected = [("ext4", small), ("ext4", large), ("btrfs", small), ("btrfs", large)];
+    assert_eq!(said, expected.map(|(contender, cell)| [contender, "xfs", cell]));
+    assert_eq!(found[0].blocks, 4);
+    let [lost, low, high] = found[0].lost_percent().unwrap();
+    assert!((lost - 25.0).abs() < 0.1, "{lost}");
+    assert!(20.0 < low && low < 25.0 && 25.0 < high && high < 30.0, "{low} {high}");
+    // Two cells: wider than the interval of one, and still around the estimate.
+    let among = super::overhead_among(&plan, &records, &plan.study.workloads[0].name);
+    let [same, lower, higher] = among[0].lost_percent().unwrap();
+    assert!(same == lost && lower < low && high < higher && higher < 30.0, "{lower} {higher}");
+    // Below three pairs there is no number, with other trials beside them and without.
+    let of_blocks = |ext4: u32, raw: u32| {
+        let mut few = records.clone();
+        few.retain(|record| {
+            record.block < if record.contender.label == "xfs" { raw } else { ext4 }
+        });
+        analyse(&plan, &few, None).workloads[0].overhead[0].clone()
+    };
+    for (ext4, raw) in [(1, 1), (1, 2), (2, 2)] {
+        let withheld = of_blocks(ext4, raw);
+        assert_eq!((withheld.blocks as u32, withheld.lost_percent()), (ext4, None));
+    }
+    let [kept, ..] = of_blocks(3, 4).lost_percent().unwrap();
+    assert!((kept - 25.0).abs() < 1.0, "{kept}");
+    // Twice as many operations: 100 % of the bare device's more.
+    assert!((found[2].lost_percent().unwrap()[0] + 100.0).abs() < 1e-6);
 }

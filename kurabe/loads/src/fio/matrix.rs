@@ -3,11 +3,13 @@
 //!
 //! Generates the cells and their job files. Runs nothing; no I/O.
 
+use std::fmt;
+
 use rand::SeedableRng as _;
 use rand::seq::SliceRandom as _;
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
-use vocabulary::cell::MatrixCell;
+use vocabulary::report::{Axes, BLOCK_SIZE_AXIS, DEPTH_AXIS, ENGINE_AXIS, OPERATION_AXIS};
 
 use super::jobfile::{JobFile, JobOption, Section};
 use super::place::Target;
@@ -29,6 +31,41 @@ pub const QUEUE_ENGINES: [&str; 2] = ["libaio", "io_uring"];
 /// Depths of the queues.
 const DEPTHS: [u32; 2] = [32, 64];
 
+/// A cell of the matrix. Its text (`randrw-70-30-libaio-32-64k`) is the name of its figure.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cell {
+    /// What it does: the name of one of [`PATTERNS`].
+    pub pattern: &'static str,
+    /// fio's engine.
+    pub engine: String,
+    /// Operations under way.
+    pub depth: u32,
+    /// Size of an operation in bytes.
+    pub block_size_bytes: u32,
+}
+
+impl Cell {
+    /// Where its figure lies among those of the matrix.
+    pub fn axes(&self) -> Axes {
+        Axes::from([
+            (OPERATION_AXIS.into(), self.pattern.into()),
+            (ENGINE_AXIS.into(), self.engine.clone()),
+            (DEPTH_AXIS.into(), self.depth.to_string()),
+            (BLOCK_SIZE_AXIS.into(), self.block_size_bytes.to_string()),
+        ])
+    }
+}
+
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Cell { pattern, engine, depth, block_size_bytes } = self;
+        match block_size_bytes % 1024 {
+            0 => write!(f, "{pattern}-{engine}-{depth}-{}k", block_size_bytes / 1024),
+            _ => write!(f, "{pattern}-{engine}-{depth}-{block_size_bytes}"),
+        }
+    }
+}
+
 /// Which cells, and what is common to them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Matrix {
@@ -44,17 +81,17 @@ pub struct Matrix {
 
 impl Matrix {
     /// The cells in order: by pattern, then by engine and depth, then by block size.
-    pub fn cells(&self) -> Vec<MatrixCell> {
+    pub fn cells(&self) -> Vec<Cell> {
         let queues = self.engines.iter().flat_map(|engine| DEPTHS.map(|depth| (&**engine, depth)));
         let submissions: Vec<(&str, u32)> = std::iter::once(("psync", 1)).chain(queues).collect();
         let mut cells = Vec::new();
         for (pattern, ..) in PATTERNS {
             for (engine, depth) in &submissions {
-                cells.extend(self.block_sizes_bytes.iter().map(|bytes| MatrixCell {
-                    pattern: pattern.into(),
+                cells.extend(self.block_sizes_bytes.iter().map(|bytes| Cell {
+                    pattern,
                     engine: engine.to_string(),
                     depth: *depth,
-                    block_size_bytes: (*bytes).into(),
+                    block_size_bytes: *bytes,
                 }));
             }
         }
@@ -63,7 +100,7 @@ impl Matrix {
 
     /// The same cells in the order in which they are run: drawn from a seed, so that a cell's place
     /// among the others, and with it the age of the files, differs from trial to trial.
-    pub fn cells_shuffled(&self, seed: u64) -> Vec<MatrixCell> {
+    pub fn cells_shuffled(&self, seed: u64) -> Vec<Cell> {
         let mut cells = self.cells();
         cells.shuffle(&mut ChaCha8Rng::seed_from_u64(seed));
         cells
@@ -73,7 +110,7 @@ impl Matrix {
     /// out once.
     ///
     /// I/O is direct: the matrix asks for the cost of the file system, not of the page cache.
-    pub fn job(&self, cell: &MatrixCell, target: &Target) -> JobFile {
+    pub fn job(&self, cell: &Cell, target: &Target) -> JobFile {
         // A file is a multiple of the largest block, so that every cell covers all of it.
         let largest = u64::from(self.block_sizes_bytes.iter().copied().max().unwrap_or(1).max(1));
         let known = PATTERNS.into_iter().find(|(name, ..)| *name == cell.pattern);
@@ -124,7 +161,7 @@ mod tests {
         }
     }
 
-    fn names(cells: &[MatrixCell]) -> BTreeSet<String> {
+    fn names(cells: &[Cell]) -> BTreeSet<String> {
         cells.iter().map(ToString::to_string).collect()
     }
 

@@ -8,21 +8,20 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use vocabulary::capacity::{self, Capacity};
-use vocabulary::cell::{self, ALL_CELLS, MatrixCell};
 use vocabulary::kind::{
     Amount, FILE_STEP_BYTES, Form, Generator, Ground, Key, KeyError, Keys, Kind, Written,
     options_without, scale_size,
 };
 use vocabulary::load::{LoadTask, Target as Place};
 use vocabulary::quantity::{parse_size, size_text};
-use vocabulary::report::{LoadReport, Metric, OVERALL_OPERATION, Unit};
+use vocabulary::report::{ALL_CELLS, LoadReport, Metric, OVERALL_OPERATION, Unit, mean_of_cells};
 use vocabulary::words::counted;
 
 use super::fio::{check_capacity, falsified, lay_out_job, run_job, target};
 use super::merged::distributions;
 use super::{histogram_log, latencies, missing_tools, programs_of, whole_sync};
 use crate::counters::{DeviceCounters, DeviceReading};
-use crate::fio::matrix::{FILES, Matrix, PATTERNS, QUEUE_ENGINES};
+use crate::fio::matrix::{Cell, FILES, Matrix, PATTERNS, QUEUE_ENGINES};
 use crate::fio::output;
 use crate::tool::Tool;
 
@@ -173,7 +172,7 @@ impl Generator for FioMatrixLoad {
 
     /// The reads and writes of each cell.
     fn operations(&self) -> Vec<String> {
-        let kinds = |cell: MatrixCell| {
+        let kinds = |cell: Cell| {
             let pattern = PATTERNS.into_iter().find(|(name, ..)| *name == cell.pattern);
             let kinds = pattern.map_or(&[][..], |(.., kinds)| kinds);
             kinds.iter().map(move |kind| kind_of_cell(&cell, kind))
@@ -216,7 +215,7 @@ impl Generator for FioMatrixLoad {
     /// the mean of all.
     fn whole(&self, parts: Vec<LoadReport>) -> Result<LoadReport, String> {
         let matrix = self.matrix()?;
-        let of_cell = |cell: &MatrixCell| {
+        let of_cell = |cell: &Cell| {
             let name = cell.to_string();
             let is_its = |report: &&LoadReport| report.metrics.iter().any(|one| one.name == name);
             parts.iter().find(is_its).ok_or(format!("cell {name} was not run"))
@@ -229,8 +228,8 @@ impl Generator for FioMatrixLoad {
         latencies.retain(|latency| latency.operation != OVERALL_OPERATION);
         let mut metrics: Vec<Metric> =
             cells.iter().flat_map(|report| report.metrics.clone()).collect();
-        let value = cell::mean(metrics.iter()).ok_or("the matrix has no cell")?;
-        metrics.insert(0, operations_a_second(ALL_CELLS, value));
+        let value = mean_of_cells(metrics.iter()).ok_or("the matrix has no cell")?;
+        metrics.insert(0, Metric::new(ALL_CELLS, value, Unit::OperationsPerSecond));
         let order = parts.iter().flat_map(|part| &part.metrics).map(|metric| &metric.name);
         Ok(LoadReport {
             metrics,
@@ -266,7 +265,7 @@ fn apart<C, R>(
 
 fn run_cell(
     matrix: &Matrix,
-    cell: &MatrixCell,
+    cell: &Cell,
     task: &LoadTask,
     stop: &AtomicBool,
 ) -> Result<LoadReport, String> {
@@ -277,7 +276,7 @@ fn run_cell(
     let recording = output::latencies(&report.jobs).renamed(|kind| kind_of_cell(cell, kind));
     let findings = falsified(&report).map(|words| format!("cell {cell}: {words}"));
     Ok(LoadReport {
-        metrics: vec![operations_a_second(&cell.to_string(), value)],
+        metrics: vec![operations_of(cell, value)],
         latencies: latencies(&recording.summary()),
         histogram_log: Some(histogram_log(&recording, report.finished.elapsed_ns)?),
         findings: findings.into_iter().collect(),
@@ -289,8 +288,10 @@ fn run_cell(
     })
 }
 
-fn operations_a_second(name: &str, value: f64) -> Metric {
-    Metric::new(name, value, Unit::OperationsPerSecond)
+/// The figure of a cell.
+fn operations_of(cell: &Cell, value: f64) -> Metric {
+    let axes = cell.axes();
+    Metric { axes, ..Metric::new(cell.to_string(), value, Unit::OperationsPerSecond) }
 }
 
 impl FioMatrixLoad {
@@ -311,13 +312,13 @@ impl FioMatrixLoad {
         })
     }
 
-    fn cells(&self) -> Vec<MatrixCell> {
+    fn cells(&self) -> Vec<Cell> {
         self.matrix().map(|matrix| matrix.cells()).unwrap_or_default()
     }
 }
 
 /// A kind of operation of a cell: `randrw-70-30-psync-1-4k-write`.
-fn kind_of_cell(cell: &MatrixCell, kind: &str) -> String {
+fn kind_of_cell(cell: &Cell, kind: &str) -> String {
     format!("{cell}-{kind}")
 }
 
@@ -418,7 +419,7 @@ mod tests {
             .cells()
             .iter()
             .map(|cell| LoadReport {
-                metrics: vec![operations_a_second(&cell.to_string(), 1.0)],
+                metrics: vec![operations_of(cell, 1.0)],
                 written_bytes: Some(4096),
                 ..LoadReport::default()
             })

@@ -44,7 +44,7 @@ fn judge_one(across: &Across<'_>, name: &str, place: usize, condition: &Conditio
     let source = &across.sources[place];
     let judgement = match (not_comparable(across, name, place), condition) {
         (Some(why), _) => judgement::Judgement { outcome: Outcome::NotTested, evidence: vec![why] },
-        (None, Condition::Ratio { label, operator, bound }) => {
+        (None, Condition::Ratio { label, operator, bound, cells: None }) => {
             let workload = across.workloads.iter().find(|one| one.name == name);
             let is_met = |cost: f64| operator.is_met(cost, *bound);
             ratio(across, workload.expect("both have it"), place, (label, &is_met))

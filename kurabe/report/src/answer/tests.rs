@@ -214,7 +214,11 @@ fn of_times(xfs_ms: &[u64], ext4_ms: &[u64]) -> (Plan, WorkloadAnalysis) {
 
 #[test]
 fn the_rate_of_one_client_is_not_told_of_a_queue() {
-    use lab::load::{Latency, Load, LoadReport};
+    use lab::load::{DEPTH_AXIS, Latency, Load, LoadReport, Metric, Unit};
+    let figure = |name: &str, depth: &str| Metric {
+        axes: [(DEPTH_AXIS.to_string(), depth.to_string())].into(),
+        ..Metric::new(name, 1.0, Unit::OperationsPerSecond)
+    };
     let latency = |operation: &str| Latency {
         operation: operation.into(),
         count: 100,
@@ -230,7 +234,9 @@ fn the_rate_of_one_client_is_not_told_of_a_queue() {
         let mut records = records(&plan, |_| 1_000_000_000);
         for record in &mut records {
             let latencies = kinds.map(latency).into();
-            record.load = Some(LoadReport { latencies, ..Default::default() });
+            let cells = [("randread-psync-1-4k", "1"), ("randread-libaio-32-4k", "32")];
+            let metrics = cells.map(|(name, depth)| figure(name, depth)).into();
+            record.load = Some(LoadReport { latencies, metrics, ..Default::default() });
         }
         let workload = analyse(&plan, &records, None).workloads.remove(0);
         let table = latencies(&workload, &plan);

@@ -176,8 +176,10 @@ fn every_cell_of_the_matrix_is_known_to_the_claims_by_its_name() {
     // All cells together stand first.
     assert_eq!(figures.len(), 1 + 81);
     for name in &figures[1..] {
-        let cell: lab::load::MatrixCell = name.parse().unwrap();
-        assert_eq!(cell.to_string(), *name);
+        // Results that were made before figures had axes have the names alone.
+        let older = serde_json::json!({"name": name, "value": 1.0, "unit": "count"});
+        let metric: lab::load::Metric = serde_json::from_value(older).unwrap();
+        assert_eq!(metric.axes.len(), 4, "{name}");
     }
 }
 
