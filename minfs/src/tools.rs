@@ -311,7 +311,9 @@ pub fn put(device: &Path, source: &Path, name: Option<&OsStr>, force: bool) -> O
         let why = "the file exists on the volume; --force replaces it";
         return Err(Failure::refused(shown(&name), why));
     }
-    let mode = facts.as_ref().map_or(0o644, |facts| facts.permissions().mode() & 0o7777);
+    // The copy is root's on the volume: what another user's program may do as that user
+    // (setuid, setgid) must not become what it may do as root.
+    let mode = facts.as_ref().map_or(0o644, |facts| facts.permissions().mode() & 0o777);
     let temporary = format!("{UNFINISHED}{}", std::process::id()).into_bytes();
     let file = volume.create(&temporary, mode)?;
     let work = || -> Outcome {

@@ -84,6 +84,19 @@ fn neither_put_nor_get_takes_a_directory_or_the_volume_itself() {
 }
 
 #[test]
+fn put_copies_no_right_to_run_as_another_user() {
+    let site = Site::new();
+    let program = site.path("program");
+    fs::write(&program, "x").unwrap();
+    for (mode, copied) in [(0o4755, "0755"), (0o2711, "0711"), (0o1640, "0640"), (0o600, "0600")] {
+        fs::set_permissions(&program, PermissionsExt::from_mode(mode)).unwrap();
+        succeed(minfs(&["put", "--force", &site.image, &program]));
+        let facts = succeed(minfs(&["stat", &site.image, "program"]));
+        assert!(facts.contains(&format!("mode: {copied}\n")), "{mode:o}: {facts}");
+    }
+}
+
+#[test]
 fn a_terminal_gets_no_binary_file_unless_it_asks() {
     let site = Site::new();
     let at_terminal = |arguments: &str| {
