@@ -10,7 +10,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use block::AlignedBuffer;
 
@@ -31,7 +31,6 @@ use crate::store::Durability;
 use crate::sync::atomic::Ordering;
 use crate::sync::thread::{self, Thread};
 use crate::sync::{Mutex, MutexGuard, lock};
-use crate::turns::urgency;
 use crate::window::{Closed, Pending};
 
 /// What may be written without a flush, in bytes: an opening after a crash reads it again.
@@ -76,7 +75,6 @@ struct Ticket {
 struct Request {
     act: Act,
     durability: Durability,
-    deadline: Option<Instant>,
     /// What is to be written with the journal.
     data: Option<Data>,
     /// The changes of [`Act::Gathered`], in their order.
@@ -124,7 +122,7 @@ pub(crate) struct Writer {
 
 /// Who waits, and the writer while nobody leads.
 pub(crate) struct Queue {
-    /// By deadline; those without one come last, by their arrival.
+    /// By their arrival.
     waiting: VecDeque<Request>,
     writer: Option<Writer>,
     /// All blocks before this are in the index.
@@ -264,7 +262,7 @@ impl Engine {
     /// Makes a put whose extent has its place in the window, without the journal.
     pub(crate) fn put_in_window(&self, entry: Entry, sequence: u64, data: Data) -> Answer {
         let outcome = self.medium.permit().and_then(|permit| {
-            self.write_data(permit, &data)?;
+            permit.write_data(&data)?;
             permit.flush()
         });
         let outcome = match outcome {
@@ -297,12 +295,6 @@ impl Engine {
         (outcome, Some(data.memory))
     }
 
-    /// Writes the extent of a put, in its turn.
-    fn write_data(&self, permit: Permit<'_>, data: &Data) -> Result<()> {
-        let _turn = self.writing.take(data.deadline);
-        permit.write_data(&data.writes().collect::<Vec<_>>())
-    }
-
     /// Has `act` done and waits for it; returns how many objects it took away.
     pub(crate) fn submit(&self, act: Act, durability: Durability) -> Result<u64> {
         self.submit_with(act, durability, None).0
@@ -331,12 +323,11 @@ impl Engine {
         gathered: Vec<Record>,
     ) -> Answer {
         let mut lent = None;
-        let deadline = data.as_ref().and_then(|data| data.deadline);
         let mut queue = lock(&self.queue);
         if let Some(own) = data.take_if(|data| !self.joins(data, &queue)) {
             drop(queue);
             let permit = self.medium.permit();
-            let written = permit.and_then(|permit| self.write_data(permit, &own));
+            let written = permit.and_then(|permit| permit.write_data(&own));
             lent = Some(own.memory);
             if let Err(error) = written {
                 return (Err(error), lent);
@@ -347,11 +338,8 @@ impl Engine {
             return (Err(error), lent.or(data.map(|data| data.memory)));
         }
         let ticket = Arc::new(Ticket { answer: Mutex::new(None), thread: thread::current() });
-        let request = Request { act, durability, deadline, data, gathered, ticket: ticket.clone() };
-        let place = queue
-            .waiting
-            .partition_point(|other| urgency(other.deadline) <= urgency(request.deadline));
-        queue.waiting.insert(place, request);
+        let request = Request { act, durability, data, gathered, ticket: ticket.clone() };
+        queue.waiting.push_back(request);
         loop {
             if let Some(writer) = queue.writer.take() {
                 self.lead(queue, writer);
@@ -731,7 +719,6 @@ mod tests {
             queue.waiting.push_back(Request {
                 act: Act::Gathered,
                 durability: Durability::Written,
-                deadline: None,
                 data: None,
                 gathered: vec![Record::Delete(1); changes],
                 ticket: Arc::new(Ticket { answer, thread: thread::current() }),

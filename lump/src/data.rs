@@ -2,7 +2,6 @@
 
 use std::ops::Deref;
 use std::sync::Arc;
-use std::time::Instant;
 
 use block::AlignedBuffer;
 
@@ -36,7 +35,6 @@ pub(crate) struct Data {
     pub memory: Memory,
     pub first: Piece,
     pub others: Vec<Piece>,
-    pub deadline: Option<Instant>,
 }
 
 impl Data {

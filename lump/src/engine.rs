@@ -19,7 +19,6 @@ use crate::sabotage::Sabotage;
 use crate::space::{Pins, Space};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Condvar, Mutex, MutexGuard, lock, wait};
-use crate::turns::Turns;
 use crate::window::Window;
 
 /// An open store without its public face.
@@ -47,9 +46,6 @@ pub(crate) struct Engine {
     pub background: Background,
     /// Changes in memory.
     pub gather: Gather,
-    /// Turns at reading, and at writing data that do not go with the journal.
-    pub reading: Turns,
-    pub writing: Turns,
     /// Held while free space is not in the list of it, since the device is told about it.
     pub trimming: Mutex<()>,
     pub counters: Arc<Counters>,

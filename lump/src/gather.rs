@@ -322,7 +322,6 @@ impl Engine {
                     memory: Memory::Shared(closed.memory.clone()),
                     first,
                     others: pieces.collect(),
-                    deadline: None,
                 });
                 let records = std::mem::take(&mut closed.records);
                 drop(state);

@@ -24,9 +24,9 @@
 //!
 //! This crate depends on `block` and knows nothing of the benchmark or of minfs. Its modules: `layout`
 //! (bytes), `geometry`, `extent`, `journal`, `checkpoint` (bytes judged), `recovery` (a whole store
-//! judged), `index`, `space`, `window`, `gather` (changes in memory), `medium` (who may write), `data` (extents on their way), `commit` (the order on the medium),
-//! `engine` (what is shared, checkpoints), `turns` (deadlines), `store`, `check`, `metrics`, `sync`
-//! (threads and locks), `sabotage` (canaries).
+//! judged), `index`, `space`, `window`, `gather` (changes in memory), `medium` (who may write), `data`
+//! (extents on their way), `commit` (the order on the medium), `engine` (what is shared, checkpoints),
+//! `store`, `check`, `metrics`, `sync` (threads and locks), `sabotage` (canaries).
 
 mod check;
 mod checkpoint;
@@ -48,7 +48,6 @@ mod sabotage;
 mod space;
 mod store;
 mod sync;
-mod turns;
 mod window;
 
 pub use check::{CheckReport, ScrubReport, check};

@@ -16,6 +16,7 @@ use std::time::Instant;
 
 use block::BlockDevice;
 
+use crate::data::Data;
 use crate::error::{Error, Result};
 use crate::layout::Root;
 use crate::metrics::{Counters, count};
@@ -170,12 +171,13 @@ pub(crate) struct Permit<'a>(&'a Medium);
 
 impl Permit<'_> {
     /// Writes extents of values, all at once; a failure is that of their puts alone.
-    pub fn write_data(&self, data: &[(&[u8], u64)]) -> Result<()> {
+    pub fn write_data(&self, data: &Data) -> Result<()> {
         self.0.check()?;
-        if let [(bytes, offset)] = data {
-            return self.0.device.write_at(bytes, *offset).map_err(data_failure(*offset));
+        let writes: Vec<_> = data.writes().collect();
+        if let [(bytes, offset)] = writes[..] {
+            return self.0.device.write_at(bytes, offset).map_err(data_failure(offset));
         }
-        let mut outcomes = self.0.device.write_each(data).into_iter().zip(data);
+        let mut outcomes = self.0.device.write_each(&writes).into_iter().zip(&writes);
         outcomes.try_for_each(|(outcome, (_, offset))| outcome.map_err(data_failure(*offset)))
     }
 

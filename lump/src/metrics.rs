@@ -143,7 +143,7 @@ fn gauges(usage: Option<&Usage>) -> [(&'static str, &'static str, u64); 12] {
         ("lump_index_bytes", "Memory of the index.", of(|usage| usage.index_bytes)),
         ("lump_gathered_bytes", "Bytes that wait in memory.", of(|usage| usage.gathered_bytes)),
         ("lump_gathered_ms", "Age of the oldest of them.", of(|usage| usage.gathered_ms)),
-        ("lump_waiting", "Calls that wait for a commit or the device.", of(|usage| usage.waiting)),
+        ("lump_waiting", "Changes that wait for the next commit.", of(|usage| usage.waiting)),
     ]
 }
 

@@ -31,15 +31,11 @@ use crate::space::{Pin, Pins};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::thread::{self, JoinHandle};
 use crate::sync::{Mutex, lock};
-use crate::turns::Turns;
 use crate::window::Window;
 
 /// Most memory that is kept of unaligned values that were put: each, and how many.
 const SPARE_BYTES_MAX: usize = 4 << 20;
 const SPARE_VALUES_MAX: usize = 16;
-/// Transfers with the device at a time, unless said otherwise.
-const IN_FLIGHT_MAX: usize = 64;
-
 /// Bytes of buffered values in memory, unless said otherwise.
 const BUFFER_BYTES_MAX: u64 = 16 << 20;
 /// How long they stay there, unless said otherwise.
@@ -64,9 +60,6 @@ pub enum Durability {
 pub struct OpenOptions {
     /// Write nothing.
     pub read_only: bool,
-    /// Most reads, and most writes of large values, that are with the device at a time; 64 unless
-    /// given. What comes beyond waits and is served by deadline.
-    pub in_flight_max: Option<usize>,
     /// Whether a durable put of up to 256 KiB is written without the journal, which records it
     /// later, as long as there is space for such puts. Unless given: as the device says, and if
     /// other changes do not come between them too often.
@@ -121,7 +114,7 @@ pub struct Usage {
     pub gathered_bytes: u64,
     /// Age of the oldest of them that is not yet on its way to the device, in ms.
     pub gathered_ms: u64,
-    /// Calls that wait: changes for the next commit, gets and puts for the device.
+    /// Changes that wait for the next commit.
     pub waiting: u64,
 }
 
@@ -189,7 +182,6 @@ impl Store {
             recover(&device, &geometry, options.sabotage)?;
         let epoch = epoch + 1;
         let merges = options.own_flushes.unwrap_or_else(|| device.merges_flushes());
-        let in_flight_max = options.in_flight_max.unwrap_or(IN_FLIGHT_MAX).max(1);
         let counters = Arc::new(Counters::new(geometry.uuid()));
         let engine = Arc::new(Engine {
             objects: AtomicU64::new(index.count()),
@@ -208,8 +200,6 @@ impl Store {
             root: Mutex::new(root),
             journal_start: AtomicU64::new(root.journal_next.get()),
             background: Background::default(),
-            reading: Turns::new(in_flight_max),
-            writing: Turns::new(in_flight_max),
             trimming: Mutex::new(()),
             gather: Gather::new(
                 options.buffer_bytes_max.unwrap_or(BUFFER_BYTES_MAX),
@@ -263,18 +253,6 @@ impl Store {
 
     /// As [`Store::put`], without a copy.
     pub fn put_value(&self, key: u128, value: &mut Value, durability: Durability) -> Result<()> {
-        self.put_by(key, value, durability, None)
-    }
-
-    /// As [`Store::put_value`]; while the device is the bottleneck, puts with an earlier deadline
-    /// go first, and those without one last.
-    pub fn put_by(
-        &self,
-        key: u128,
-        value: &mut Value,
-        durability: Durability,
-        deadline: Option<Instant>,
-    ) -> Result<()> {
         check_length(value.len())?;
         if self.is_gathered(value.len(), durability) && self.put_gathered(key, value)? {
             return Ok(());
@@ -287,7 +265,7 @@ impl Store {
         }
         let start = Instant::now();
         let reserved = self.engine.objects.fetch_add(1, Ordering::Relaxed);
-        let outcome = self.put_reserved(key, value, durability, deadline, reserved);
+        let outcome = self.put_reserved(key, value, durability, reserved);
         if outcome.is_err() {
             self.engine.objects.fetch_sub(1, Ordering::Relaxed);
         } else {
@@ -330,7 +308,6 @@ impl Store {
         key: u128,
         value: &mut Value,
         durability: Durability,
-        deadline: Option<Instant>,
         reserved: u64,
     ) -> Result<()> {
         self.check_objects(key, reserved)?;
@@ -351,7 +328,6 @@ impl Store {
             memory: Memory::Lent(value.lend()),
             first: Piece { at: 0, length: sealed, offset: self.engine.geometry.unit_offset(start) },
             others: Vec::new(),
-            deadline,
         };
         let (outcome, memory) = match place {
             Some(_) => self.engine.put_in_window(entry, sequence, data),
@@ -404,16 +380,8 @@ impl Store {
 
     /// As [`Store::get`], into memory that can be used again; returns whether the key has a value.
     pub fn get_into(&self, key: u128, value: &mut Value) -> Result<bool> {
-        self.get_by(key, value, None)
-    }
-
-    /// As [`Store::get_into`]; while the device is the bottleneck, gets with an earlier deadline go
-    /// first, and those without one last.
-    pub fn get_by(&self, key: u128, value: &mut Value, deadline: Option<Instant>) -> Result<bool> {
         match self.find_gathered(key, value) {
-            Found::Nothing => {
-                self.read(key, deadline, |extent| extent.read(&self.engine.medium, value))
-            }
+            Found::Nothing => self.read(key, |extent| extent.read(&self.engine.medium, value)),
             Found::Deleted => Ok(false),
             Found::Value(length) => {
                 count(&self.engine.counters.gets, 1);
@@ -440,21 +408,13 @@ impl Store {
 
     /// As [`Store::get_into`], and verifies the trailer too.
     pub(crate) fn get_all(&self, key: u128, value: &mut Value) -> Result<bool> {
-        self.read(key, None, |extent| extent.read_all(&self.engine.medium, value).map(drop))
+        self.read(key, |extent| extent.read_all(&self.engine.medium, value).map(drop))
     }
 
-    fn read(
-        &self,
-        key: u128,
-        deadline: Option<Instant>,
-        read: impl FnOnce(Extent<'_>) -> Result<()>,
-    ) -> Result<bool> {
+    fn read(&self, key: u128, read: impl FnOnce(Extent<'_>) -> Result<()>) -> Result<bool> {
         let Some((entry, _pin)) = self.find(key) else { return Ok(false) };
         let start = Instant::now();
-        let turn = self.engine.reading.take(deadline);
-        let outcome = read(Extent { geometry: &self.engine.geometry, entry });
-        drop(turn);
-        match outcome {
+        match read(Extent { geometry: &self.engine.geometry, entry }) {
             Ok(()) => {
                 count(&self.engine.counters.gets, 1);
                 count(&self.engine.counters.get_bytes, u64::from(entry.length));
@@ -490,9 +450,7 @@ impl Store {
         }
         let Some((entry, _pin)) = self.find(key) else { return Ok(None) };
         let extent = Extent { geometry: &self.engine.geometry, entry };
-        let turn = self.engine.reading.take(None);
         let outcome = extent.read_range(&self.engine.medium, range);
-        drop(turn);
         if let Err(Error::Corrupt { .. }) = outcome {
             count(&self.engine.counters.corruptions, 1);
         }
@@ -580,9 +538,8 @@ impl Store {
     /// What the store holds and what is left.
     pub fn usage(&self) -> Usage {
         let queue = lock(&self.engine.queue);
-        let (next, changes) = (queue.applied.next, queue.waiting());
+        let (next, waiting) = (queue.applied.next, queue.waiting());
         drop(queue);
-        let waiting = changes + self.engine.reading.waiting() + self.engine.writing.waiting();
         let (unused, given_up) = self.engine.window.contents();
         let given_up_units: u64 =
             given_up.iter().map(|entry| entry.units(&self.engine.geometry)).sum();

@@ -1,4 +1,4 @@
-//! What clients at once see of each other: readers, shared flushes, deadlines.
+//! What clients at once see of each other: readers and shared flushes.
 
 #[path = "common/store.rs"]
 mod common;
@@ -6,12 +6,11 @@ mod common;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex};
-use std::time::{Duration, Instant};
 
 use block::{BlockDevice, MemoryDevice};
 use common::{MEBIBYTE, contents, created, open, open_so, pattern, small};
 use lump::Durability::{Durable, Written};
-use lump::{Error, OpenOptions, Sabotage, Store, Value};
+use lump::{Error, OpenOptions, Sabotage, Store};
 
 /// A device on which reads of one place, or flushes, wait until they are let through.
 struct Gate {
@@ -22,8 +21,6 @@ struct Gate {
     flushes: AtomicU64,
     /// Flushes wait while this is set.
     hold_flushes: AtomicBool,
-    /// The lengths of what was read, in order.
-    reads: Mutex<Vec<u64>>,
 }
 
 fn wait_until(condition: impl Fn() -> bool) {
@@ -41,7 +38,6 @@ impl Gate {
             arrived: AtomicU64::new(0),
             flushes: AtomicU64::new(0),
             hold_flushes: AtomicBool::new(false),
-            reads: Mutex::default(),
         }
     }
 
@@ -65,7 +61,6 @@ impl BlockDevice for Gate {
             closed = self.changed.wait(closed).unwrap();
         }
         drop(closed);
-        self.reads.lock().unwrap().push(buffer.len() as u64);
         self.inner.read_at(buffer, offset)
     }
     fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<()> {
@@ -128,37 +123,6 @@ fn puts_that_wait_for_a_flush_share_the_next_one() {
         device.hold_flushes.store(false, Ordering::SeqCst);
     });
     assert_eq!(device.flushes.load(Ordering::SeqCst) - flushes, 2);
-}
-
-#[test]
-fn while_the_device_is_busy_the_earliest_deadline_is_served_first() {
-    let device = created(Gate::new(MemoryDevice::new(8 << 20, 512)), &small());
-    let options = OpenOptions { in_flight_max: Some(1), ..Default::default() };
-    let store = Store::open(device.clone(), &options).unwrap();
-    // Key 0 is at the device when the others come, each with another deadline; key 4 has none.
-    let deadlines = [None, Some(30), Some(10), Some(20), None];
-    let length = |key: u64| 10_000 * (key + 1);
-    for key in 0..5 {
-        store.put(u128::from(key), &pattern(key, length(key) as usize), Durable).unwrap();
-    }
-    let start = Instant::now();
-    device.reads.lock().unwrap().clear();
-    *device.closed.lock().unwrap() = Some(10_240);
-    std::thread::scope(|scope| {
-        for (key, deadline) in (0..5_u64).zip(deadlines) {
-            let store = &store;
-            scope.spawn(move || {
-                let deadline = deadline.map(|s| start + Duration::from_secs(s));
-                let mut value = Value::zeroed(0);
-                assert!(store.get_by(u128::from(key), &mut value, deadline).unwrap());
-            });
-            wait_until(|| device.arrived.load(Ordering::SeqCst) == 1);
-        }
-        wait_until(|| store.usage().waiting == 4);
-        device.open_all();
-    });
-    let reads = device.reads.lock().unwrap();
-    assert!(reads.iter().map(|bytes| bytes / 10_000).eq([1, 3, 4, 2, 5]), "{reads:?}");
 }
 
 #[test]

@@ -12,11 +12,10 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use block::{BlockDevice, MemoryDevice};
 use crash::{Flushes, Instant, Log, Loss, Recorder, Recording, States};
-use lump::{CreateOptions, Durability, Error, OpenOptions, Sabotage, Store, Value, check};
+use lump::{CreateOptions, Durability, Error, OpenOptions, Sabotage, Store, check};
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -562,22 +561,19 @@ fn a_failed_put_stays_away_where_its_commit_becomes_shorter() {
     let options = OpenOptions { own_flushes: Some(false), ..Default::default() };
     let store = Store::open(device.clone(), &options).unwrap();
     let (commits, held) = (store.metrics().commits, device.held.lock().unwrap());
-    let now = std::time::Instant::now();
-    let put = |key: u128, byte: u8, seconds: u64| {
-        let mut value = Value::from(&[byte; 9][..]);
-        let deadline = now + Duration::from_secs(seconds);
-        store.put_by(key, &mut value, Durability::Durable, Some(deadline))
-    };
+    let put = |key: u128, byte: u8| store.put(key, &[byte; 9], Durability::Durable);
+    let wait_until_waiting = |count| wait_until(|| store.usage().waiting == count);
     std::thread::scope(|scope| {
         let written = device.recorder.now();
-        scope.spawn(|| put(RECORDS_PER_BLOCK, 1, 1).unwrap());
+        scope.spawn(|| put(RECORDS_PER_BLOCK, 1).unwrap());
         wait_until(|| device.recorder.now() > written);
         for key in 0..RECORDS_PER_BLOCK {
             let put = &put;
-            scope.spawn(move || put(key, 1, 2).unwrap());
+            scope.spawn(move || put(key, 1).unwrap());
         }
-        scope.spawn(|| assert!(put(FAILING_KEY, FAILS_WHOLE, 3).is_err()));
-        wait_until(|| store.usage().waiting == RECORDS_PER_BLOCK as u64 + 1);
+        wait_until_waiting(RECORDS_PER_BLOCK as u64);
+        scope.spawn(|| assert!(put(FAILING_KEY, FAILS_WHOLE).is_err()));
+        wait_until_waiting(RECORDS_PER_BLOCK as u64 + 1);
         drop(held);
     });
     assert_eq!(store.metrics().commits - commits, 2);
