@@ -18,13 +18,25 @@ use crate::Error;
 /// What stands at a path of the archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Entry {
-    Directory,
+    Directory {
+        mode: u32,
+    },
     Link(PathBuf),
     /// The bytes of this file of the host.
     File {
         source: PathBuf,
-        executable: bool,
+        mode: u32,
     },
+}
+
+/// Rights of a directory that the host does not have.
+const NEW_DIRECTORY: u32 = 0o755;
+/// What an entry keeps of the mode that it has on the host: an image lies over the host's files, and must let
+/// nobody in whom the host does not.
+const RIGHTS: u32 = 0o777;
+
+fn rights(facts: &fs::Metadata) -> u32 {
+    facts.permissions().mode() & RIGHTS
 }
 
 /// What goes into an archive, by its path without the leading slash.
@@ -40,7 +52,9 @@ impl Contents {
         let mut at = PathBuf::new();
         for name in Path::new(path) {
             at.push(name);
-            self.0.entry(at.clone()).or_insert(Entry::Directory);
+            // What the host has there is covered by it.
+            let mode = fs::metadata(Path::new("/").join(&at)).map_or(NEW_DIRECTORY, |f| rights(&f));
+            self.0.entry(at.clone()).or_insert(Entry::Directory { mode });
         }
     }
 
@@ -54,8 +68,8 @@ impl Contents {
         if let Some(above) = path.parent().and_then(Path::to_str) {
             self.add_directory(above);
         }
-        let executable = fs::metadata(source)?.permissions().mode() & 0o111 != 0;
-        self.0.insert(path.into(), Entry::File { source: source.into(), executable });
+        let mode = rights(&fs::metadata(source)?);
+        self.0.insert(path.into(), Entry::File { source: source.into(), mode });
         Ok(())
     }
 
@@ -85,13 +99,11 @@ impl Contents {
                         }
                         self.0.insert(next, Entry::Link(target));
                     } else {
+                        let mode = rights(&found);
                         let entry = if found.is_dir() {
-                            Entry::Directory
+                            Entry::Directory { mode }
                         } else {
-                            Entry::File {
-                                executable: found.permissions().mode() & 0o111 != 0,
-                                source,
-                            }
+                            Entry::File { source, mode }
                         };
                         self.0.insert(next.clone(), entry);
                         at = next;
@@ -149,24 +161,23 @@ impl Contents {
 
     /// Writes the archive.
     pub fn write(&self, output: &mut impl Write) -> io::Result<()> {
-        const DIRECTORY: u32 = 0o040_755;
+        const DIRECTORY: u32 = 0o040_000;
         const LINK: u32 = 0o120_777;
-        const FILE: u32 = 0o100_644;
+        const FILE: u32 = 0o100_000;
         for (index, (path, entry)) in self.0.iter().enumerate() {
             let name = path.as_os_str().as_bytes();
             match entry {
-                Entry::Directory => header(output, index, name, DIRECTORY, 0)?,
+                Entry::Directory { mode } => header(output, index, name, DIRECTORY | mode, 0)?,
                 Entry::Link(target) => {
                     let target = target.as_os_str().as_bytes();
                     header(output, index, name, LINK, target.len() as u64)?;
                     output.write_all(target)?;
                     pad(output, target.len() as u64)?;
                 }
-                Entry::File { source, executable } => {
+                Entry::File { source, mode } => {
                     let mut file = File::open(source)?;
                     let size_bytes = file.metadata()?.len();
-                    let mode = FILE | if *executable { 0o111 } else { 0 };
-                    header(output, index, name, mode, size_bytes)?;
+                    header(output, index, name, FILE | mode, size_bytes)?;
                     let copied = io::copy(&mut io::Read::take(&mut file, size_bytes), output)?;
                     if copied != size_bytes {
                         let text = format!("{} became shorter", source.display());
@@ -271,6 +282,29 @@ mod tests {
         let has = |text: &str| lines.iter().any(|line| line.ends_with(text));
         assert!(has(" dev") && has("/link -> real") && has("/real"), "{lines:#?}");
         assert!(lines.iter().any(|line| line.contains(" 7 ")), "{lines:#?}");
+    }
+
+    #[test]
+    fn nobody_is_let_in_whom_the_host_does_not_let_in() {
+        let home = tempfile::tempdir().unwrap();
+        let closed = home.path().join("closed");
+        fs::create_dir(&closed).unwrap();
+        fs::set_permissions(&closed, fs::Permissions::from_mode(0o700)).unwrap();
+        let file = closed.join("file");
+        fs::write(&file, "text").unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o4640)).unwrap();
+        let mut contents = Contents::default();
+        contents.add(&file).unwrap();
+        contents.add_directory(closed.strip_prefix("/").unwrap().join("new").to_str().unwrap());
+        let mut bytes = Vec::new();
+        contents.write(&mut bytes).unwrap();
+        let Some(lines) = listed(&bytes) else { return };
+        for (rights, name) in
+            [("drwx------ ", "/closed"), ("-rw-r----- ", "/file"), ("drwxr-xr-x ", "/new")]
+        {
+            let is_it = |line: &&String| line.starts_with(rights) && line.ends_with(name);
+            assert!(lines.iter().any(|line| is_it(&line)), "{rights}{name}: {lines:#?}");
+        }
     }
 
     #[test]

@@ -111,9 +111,16 @@ pub struct Built {
     pub packages: Vec<Package>,
 }
 
+/// How images are built; one that was built in another way is built anew. 1: files and directories have the rights
+/// that they have on the host.
+const FORMAT: u32 = 1;
+
 /// What an image was made of.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lock {
+    /// [`FORMAT`] when it was built.
+    #[serde(default)]
+    pub format: u32,
     /// Name of the image, after its content.
     pub id: String,
     /// The notation that it was built for.
@@ -192,7 +199,9 @@ impl Store {
         say: &mut dyn FnMut(&str),
     ) -> Result<Image, Error> {
         let is_there = |lock: &Lock| {
-            lock.place == kernel.to_string() && self.modules_of(&lock.kernel).exists()
+            lock.place == kernel.to_string()
+                && lock.format == FORMAT
+                && self.modules_of(&lock.kernel).exists()
         };
         let Some(lock) = self.list()?.into_iter().find(is_there) else {
             return self.build(kernel, None, needs, say);
@@ -622,7 +631,8 @@ impl Store {
         let mut sums = program::sha256(&[&kernel_path.join(KERNEL_FILE), &archive])?;
         sums.push(place.to_string());
         let id = id_of(&sums, &work)?;
-        let lock = Lock { id, place: place.to_string(), kernel, built, packages, files };
+        let (format, place) = (FORMAT, place.to_string());
+        let lock = Lock { format, id, place, kernel, built, packages, files };
         let path = part.join(LOCK_FILE);
         fs::write(&path, json(&lock)).map_err(Error::at(&path))?;
         self.settle(&part, IMAGES, &lock.id)?;

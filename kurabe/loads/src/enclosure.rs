@@ -52,14 +52,13 @@ pub struct Enclosure {
     pub is_online: bool,
 }
 
-/// What root keeps: rights over files, priorities, limits, other users (`uid=` of fio). fio, dbench and bonnie++
-/// need no more, and none of these undoes an enclosure.
+/// What root keeps: rights over files, priorities, limits. fio, dbench and bonnie++ need no more, and none of these
+/// undoes an enclosure. Nothing in it becomes another user (`uid=` of fio): that user of the host could take what
+/// the process has open, and so hold the contender beyond its end.
 const KEPT: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::DAC_OVERRIDE)
     .union(CapabilitySet::FOWNER)
     .union(CapabilitySet::FSETID)
-    .union(CapabilitySet::SETGID)
-    .union(CapabilitySet::SETUID)
     .union(CapabilitySet::IPC_LOCK)
     .union(CapabilitySet::SYS_NICE)
     .union(CapabilitySet::SYS_RESOURCE);
@@ -100,11 +99,12 @@ impl Enclosure {
         })
     }
 
-    /// Readies it for one process, which begins in `directory`. The other end tells why it could not be built.
+    /// Readies it for one process, which begins in `directory`, and then becomes another user where `is_others`: until
+    /// then it keeps the rights to do so. The other end tells why it could not be built.
     ///
     /// # Errors
     /// Something that it is to contain is not there.
-    pub fn prepare(&self, directory: &Path) -> io::Result<(Enclosing, Complaint)> {
+    pub fn prepare(&self, directory: &Path, is_others: bool) -> io::Result<(Enclosing, Complaint)> {
         let plan = tree::plan(self)?;
         let complaint = File::from(memfd_create("kurabe-complaint", MemfdFlags::CLOEXEC)?);
         let is_privileged = capabilities(None)?.effective.contains(CapabilitySet::SYS_ADMIN);
@@ -112,7 +112,12 @@ impl Enclosure {
         let map = |number: u32| tree::text(format!("{number} {number} 1"));
         let user_maps =
             if is_privileged { None } else { Some([map(user.as_raw())?, map(group.as_raw())?]) };
-        let kept = if is_privileged { KEPT } else { CapabilitySet::empty() };
+        let becoming = CapabilitySet::SETUID | CapabilitySet::SETGID;
+        let kept = match (is_privileged, is_others) {
+            (true, true) => KEPT | becoming,
+            (true, false) => KEPT,
+            (false, _) => CapabilitySet::empty(),
+        };
         let enclosing = Enclosing::new(Blueprint {
             parts: plan.parts,
             steps: plan.steps,
@@ -133,7 +138,7 @@ impl Enclosure {
         let directory = command.get_current_dir().unwrap_or(Path::new(TEMPORARY)).to_path_buf();
         // The hook enters it: outside it may not be there.
         command.current_dir("/").env("TMPDIR", TEMPORARY);
-        let (enclosing, complaint) = self.prepare(&directory)?;
+        let (enclosing, complaint) = self.prepare(&directory, false)?;
         enclosing.of_child(command);
         command.spawn().map_err(|error| complaint.about(error))
     }
@@ -189,7 +194,7 @@ pub fn refusal() -> Option<&'static str> {
     static REFUSAL: OnceLock<Option<String>> = OnceLock::new();
     let refusal = REFUSAL.get_or_init(|| {
         let mut command = trust::program::itself();
-        let (enclosing, complaint) = match Enclosure::default().prepare(Path::new("/")) {
+        let (enclosing, complaint) = match Enclosure::default().prepare(Path::new("/"), false) {
             Ok(prepared) => prepared,
             Err(error) => return Some(error.to_string()),
         };
@@ -258,14 +263,14 @@ mod tests {
             let child = command.spawn().map_err(|error| complaint.about(error).to_string())?;
             Ok::<_, String>(child.wait_with_output().unwrap().stdout)
         };
-        let (enclosing, complaint) = enclosure.prepare(Path::new("/")).unwrap();
+        let (enclosing, complaint) = enclosure.prepare(Path::new("/"), false).unwrap();
         assert_eq!(read(enclosing, complaint).unwrap(), b"for everybody");
-        let (enclosing, complaint) = enclosure.prepare(Path::new("/")).unwrap();
+        let (enclosing, complaint) = enclosure.prepare(Path::new("/"), false).unwrap();
         fs::rename(&secret, &named).unwrap();
         let refused = read(enclosing, complaint).unwrap_err();
         assert!(refused.contains(&*named.to_string_lossy()), "{refused}");
         // And one that not everybody may read is not there.
-        let (enclosing, complaint) = enclosure.prepare(Path::new("/")).unwrap();
+        let (enclosing, complaint) = enclosure.prepare(Path::new("/"), false).unwrap();
         assert_eq!(read(enclosing, complaint).unwrap(), b"");
     }
 }

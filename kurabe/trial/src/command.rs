@@ -30,7 +30,7 @@ use crate::leftovers::group_runs;
 use crate::stop::Stop;
 use crate::sys;
 use crate::sys::confine::{confine, monotonic_ns};
-use crate::user::{OWN_PROGRAM, User};
+use crate::user::{OWN_PROGRAM, User, kept_environment};
 use crate::workload::Talk;
 
 /// How a command ended.
@@ -106,6 +106,9 @@ pub fn run(
     };
     if let Some(user) = bounds.user {
         command.env_clear().envs(user.environment());
+    } else if enclosure.is_some() {
+        // What a job runs can print it.
+        command.env_clear().envs(kept_environment());
     }
     command
         .args(arguments)
@@ -136,7 +139,7 @@ pub fn run(
             command.current_dir("/").env("TMPDIR", TEMPORARY);
             let is_there = enclosure.directories.iter().any(|there| directory.starts_with(there));
             let begin = if is_there { directory } else { Path::new(TEMPORARY) };
-            let (enclosing, said) = enclosure.prepare(begin)?;
+            let (enclosing, said) = enclosure.prepare(begin, bounds.user.is_some())?;
             complaint = Some(said);
             Some(enclosing)
         }

@@ -27,6 +27,15 @@ pub struct User {
     shell: PathBuf,
 }
 
+/// Of this process's environment what concerns language, terminal and kurabe, and is no secret.
+pub(crate) fn kept_environment() -> impl Iterator<Item = (OsString, OsString)> {
+    let is_kept = |name: &str| {
+        ["PATH", "LANG", "TERM"].contains(&name)
+            || ["LC_", "KURABE_"].iter().any(|prefix| name.starts_with(prefix))
+    };
+    std::env::vars_os().filter(move |(name, _)| name.to_str().is_some_and(is_kept))
+}
+
 /// This program, for whoever may execute it.
 pub(crate) const OWN_PROGRAM: &str = "/proc/self/exe";
 
@@ -112,18 +121,13 @@ impl User {
     /// All that its commands are told besides what the trial says: who they are, and of this
     /// process's environment what concerns language, terminal and kurabe.
     pub(crate) fn environment(&self) -> Vec<(OsString, OsString)> {
-        let is_kept = |name: &str| {
-            ["PATH", "LANG", "TERM"].contains(&name)
-                || ["LC_", "KURABE_"].iter().any(|prefix| name.starts_with(prefix))
-        };
-        let kept = std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(is_kept));
         let own = [
             ("HOME", self.home.clone().into_os_string()),
             ("USER", self.name.clone().into()),
             ("LOGNAME", self.name.clone().into()),
             ("SHELL", self.shell.clone().into_os_string()),
         ];
-        kept.chain(own.map(|(name, value)| (name.into(), value))).collect()
+        kept_environment().chain(own.map(|(name, value)| (name.into(), value))).collect()
     }
 
     /// Gives it a fresh directory, in which the load works, and opens the way there through

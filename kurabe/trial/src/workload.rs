@@ -13,6 +13,7 @@ use lab::spec::CommandLine;
 use loads::KINDS;
 use loads::enclosure::{self, Enclosure};
 use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::process::DumpableBehavior;
 use vocabulary::kind::Generator;
 #[cfg(doc)]
 use vocabulary::load::Loss;
@@ -126,6 +127,9 @@ fn perform() -> Result<ExitCode, String> {
     let place = |error: &dyn std::fmt::Display| {
         format!("the task on standard input: {error}; 'kurabe trial' writes one")
     };
+    // What this process holds, its report above all, is nothing to what it starts.
+    rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
+        .map_err(|error| error.to_string())?;
     let text = read_below(io::stdin(), TASK_BYTES_MAX).map_err(|error| place(&error))?;
     let task: LoadTask = serde_json::from_slice(&text).map_err(|error| place(&error))?;
     // Nothing that a tool of the load prints gets into the report.

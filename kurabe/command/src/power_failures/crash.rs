@@ -31,7 +31,7 @@ use crate::environment::{begin_trials, check_open_files};
 use crate::exit::{self, Failure, SIGNAL_BASE};
 use crate::presentation::progress::{Look, Progress};
 use crate::request::flags::{AckArgs, CrashArgs};
-use crate::request::programs::{missing_program, relative_program};
+use crate::request::programs::{missing_program, program_of, relative_program};
 use crate::request::{default_directory, from_here};
 use crate::runner::Executor;
 use crate::terminal;
@@ -238,6 +238,9 @@ fn replay(place: &str) -> Result<u8, Failure> {
             some => format!("the result has {some} cases"),
         }));
     };
+    if let Asked::Check(check) = &result.asked {
+        believe_check(&result.check_directory, check).map_err(refused)?;
+    }
     let log = report.log.clone().ok_or_else(|| refused("it has no recording".into()))?;
     let data = directory
         .append_file(recording_file(*recording))
@@ -300,6 +303,17 @@ fn replay(place: &str) -> Result<u8, Failure> {
     };
     terminal::note(&format!("kurabe: the disk as the cut left it is {image}{look}"));
     Ok(code)
+}
+
+/// Refuses a check that was asked for earlier, and that somebody else can have exchanged since: it runs with the
+/// rights of this process, in the directory that it was asked for in.
+pub fn believe_check(directory: &Path, check: &CommandLine) -> Result<(), String> {
+    let no_more = |refused: trust::Refused| format!("the check is not run again: {refused}");
+    Directory::open_shared(directory).map_err(no_more)?;
+    match program_of(check).filter(|program| program.contains('/')) {
+        Some(program) => trust::file::open(&directory.join(program)).map(drop).map_err(no_more),
+        None => Ok(()),
+    }
 }
 
 /// Judges contenders, each in a trial.

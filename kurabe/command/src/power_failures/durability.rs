@@ -21,7 +21,7 @@ use trial::filesystem::{self, Access};
 use trust::{CONTENTS_DIRECTORY_MODE, Directory};
 use vocabulary::check::DURABILITY;
 
-use super::crash::{control_states, keep, path_of};
+use super::crash::{believe_check, control_states, keep, path_of};
 use crate::exit::Failure;
 use crate::presentation::progress::Progress;
 use crate::runner::Executor;
@@ -210,6 +210,15 @@ fn unjudged(workload: &Workload, on_raw: bool) -> Option<String> {
         )),
         Err(problem) => Some(problem.to_string()),
     }
+}
+
+/// Refuses checks of a study that goes on which somebody else can have exchanged since it began.
+pub fn believe_checks(study: &Study) -> Result<(), Failure> {
+    let Some(directory) = study.directory.as_deref().filter(|_| study.durability.is_some()) else {
+        return Ok(());
+    };
+    let mut checks = study.workloads.iter().filter_map(|workload| workload.check.as_ref());
+    checks.try_for_each(|check| believe_check(directory, check)).map_err(Failure::refused)
 }
 
 /// Refuses a study that asks for power cuts and has no load of which somebody can say what they may take.

@@ -152,6 +152,7 @@ pub fn resume(args: &ResumeArgs) -> Result<u8, Failure> {
     }
     let style = style_before(&stored).and_then(|text| text.style);
     let presentation = Presentation::new(&args.present, style.as_deref())?;
+    durability::believe_checks(&stored.plan.study)?;
     // What was planned is carried out, or refused.
     let study = Study { leave_out_missing: false, ..stored.plan.study.clone() };
     let mut environment = environment::of(&study)?;

@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use crate::harness::{Ran, Site};
+use crate::harness::{KURABE, Ran, Site};
 use crate::hidden::prerun;
 use crate::{Disk, PRECIOUS, expect_unharmed, ground, ground_of_disks, precious, proof};
 
@@ -169,16 +169,23 @@ fn a_job_changes_no_device_and_holds_no_file_of_the_host() {
         fs::write(site.work().join("job.fio"), job).unwrap();
         let output = site.home().join("output");
         let flags = ["--cache", "warm", "--runs", "1", "--output", output.to_str().unwrap()];
-        let ran = site.run(&[&["compare", &contender], &flags[..], &["--fio", "job.fio"]].concat());
-        ran.code == Some(0)
+        let mut command = site.program(KURABE);
+        command.args(["compare", &contender]).args(flags).args(["--fio", "job.fio"]);
+        command.env("SECRET_OF_ROOT", "x");
+        site.finish(command).code == Some(0)
     };
     assert!(succeeds("true") && !succeeds("false"), "the test sees what it asks");
     assert!(succeeds("echo written >/dev/null"));
+    assert!(succeeds("env | grep PATH=") && !succeeds("env | grep SECRET_OF_ROOT"));
     // The owner that it has already: a test that fails changes nothing.
     for change in ["chown 0:0", "chmod 666", "touch -c -r /dev/null"] {
         assert!(!succeeds(&format!("{change} /dev/null")), "{change}");
     }
-    assert!(succeeds("readlink /proc/1/fd/2 | grep -v /output"), "no file is its standard error");
+    // Nor does it become a user of the host, who could take what it has open, or look at its keeper.
+    assert!(
+        succeeds("setpriv --version") && !succeeds("setpriv --reuid 65534 --clear-groups true")
+    );
+    assert!(succeeds("readlink /proc/self/fd/0") && !succeeds("readlink /proc/1/fd/0"));
 }
 
 #[test]

@@ -88,3 +88,32 @@ fn a_stored_permission_destroys_nothing() {
     assert_eq!(disk.uuid(), uuid, "{ran:#?}");
     ran.expect(2);
 }
+
+/// A check of `kurabe crash` is stored by its path, and tried again by root.
+#[test]
+fn a_check_that_somebody_else_can_have_exchanged_is_not_run_again() {
+    let Some(site) = ground_of_disks() else { return };
+    let place = site.work().join("place");
+    fs::create_dir(&place).unwrap();
+    let check = place.join("check.sh");
+    fs::write(&check, "#!/bin/sh\ntest ! -s \"$2\" || grep -q a \"$1/f\"\n").unwrap();
+    fs::set_permissions(&check, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let mut command = site.kurabe(&["crash", "ext4", "--device", "mem:64M", "--states", "10"]);
+    command
+        .args(["--check", "./check.sh", "--out"])
+        .arg(site.work().join("cuts"))
+        .current_dir(&place);
+    command.args(["--", "sh", "-c", "echo a >f; echo a >$KURABE_ACK"]);
+    site.finish(command).expect(3);
+    let replay = || site.run(&["crash", "--replay", "cuts:1"]);
+    replay().expect(3);
+    let refused = || {
+        let ran = replay().expect(2);
+        assert!(ran.stderr.contains("the check is not run again: "), "{}", ran.stderr);
+    };
+    give_to_stranger(&check);
+    refused();
+    fs::remove_file(&check).unwrap();
+    give_to_stranger(&place);
+    refused();
+}

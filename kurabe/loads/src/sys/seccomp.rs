@@ -34,8 +34,8 @@ const OWN_ARCHITECTURE: u32 = if cfg!(target_arch = "x86_64") {
 const X32: u32 = 0x4000_0000;
 
 /// Calls that are refused whatever their arguments are, with what they reach:
-/// keys of the user and the session, programs and counters in the kernel, other namespaces.
-const REFUSED: [libc::c_long; 7] = [
+/// keys of the user and the session, programs and counters in the kernel, other namespaces, other processes.
+const REFUSED: [libc::c_long; 11] = [
     libc::SYS_add_key,
     libc::SYS_keyctl,
     libc::SYS_request_key,
@@ -43,6 +43,10 @@ const REFUSED: [libc::c_long; 7] = [
     libc::SYS_perf_event_open,
     libc::SYS_setns,
     libc::SYS_unshare,
+    libc::SYS_ptrace,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_pidfd_getfd,
 ];
 
 /// The flags of clone(2) by which a process gets a namespace of its own.
@@ -222,7 +226,7 @@ mod tests {
         const SOCKET: libc::c_long = libc::SYS_socket;
         const STREAM: libc::c_long = libc::SOCK_STREAM as libc::c_long;
         const OWN_KEYS: libc::c_long = -4;
-        const CALLS: [[libc::c_long; 4]; 13] = [
+        const CALLS: [[libc::c_long; 4]; 17] = [
             [libc::SYS_keyctl, 0, OWN_KEYS, 0],
             [libc::SYS_add_key, 0, 0, 0],
             [libc::SYS_request_key, 0, 0, 0],
@@ -230,6 +234,10 @@ mod tests {
             [libc::SYS_perf_event_open, 0, 0, 0],
             [libc::SYS_unshare, libc::CLONE_NEWUSER as libc::c_long, 0, 0],
             [libc::SYS_setns, 0, 0, 0],
+            [libc::SYS_ptrace, libc::PTRACE_ATTACH as libc::c_long, 1, 0],
+            [libc::SYS_process_vm_readv, 1, 0, 0],
+            [libc::SYS_process_vm_writev, 1, 0, 0],
+            [libc::SYS_pidfd_getfd, -1, 0, 0],
             [libc::SYS_clone, libc::CLONE_NEWUSER as libc::c_long, 0, 0],
             [libc::SYS_clone3, 0, 0, 0],
             [SOCKET, libc::AF_UNIX as libc::c_long, STREAM, 0],
@@ -238,7 +246,8 @@ mod tests {
             [SOCKET, libc::AF_INET as libc::c_long, STREAM, 0],
         ];
         let (no, missing, family) = (libc::EPERM, libc::ENOSYS, libc::EAFNOSUPPORT);
-        let expected = [no, no, no, no, no, no, no, no, missing, family, family, family, 0];
+        let expected =
+            [no, no, no, no, no, no, no, no, no, no, no, no, missing, family, family, family, 0];
         assert_eq!(told(false, &CALLS), expected);
         assert_eq!(told(true, &CALLS), expected);
     }

@@ -333,6 +333,11 @@ fn with_arguments(check: &CommandLine, directory: &Path, acknowledged: &Path) ->
     CommandLine::Words(words)
 }
 
+/// Bytes of an acknowledgement, and how many there can be: they are kept in memory, also those of a load that does as
+/// a stranger's job says.
+const LINE_BYTES_MAX: usize = 64 << 10;
+const LINES_MAX: u64 = 4_000_000;
+
 /// Receives acknowledgements, a line each.
 pub struct Receiver {
     pipe: File,
@@ -370,6 +375,11 @@ impl Receiver {
     pub fn receive(&self, mut each: impl FnMut(Line) -> io::Result<()>) -> io::Result<()> {
         let (mut begun, mut received) = (Vec::new(), 0_u64);
         let mut hand_on = |line: Vec<u8>| {
+            if received == LINES_MAX {
+                return Err(io::Error::other(format!(
+                    "there are more than {LINES_MAX} acknowledgements"
+                )));
+            }
             each(Line(line))?;
             received += 1;
             self.received.write_all_at(&received.to_le_bytes(), 0)
@@ -387,11 +397,18 @@ impl Receiver {
             }
             let mut bytes = [0; 4096];
             let read = (&self.pipe).read(&mut bytes)?;
-            begun.extend_from_slice(&bytes[..read]);
-            while let Some(end) = begun.iter().position(|byte| *byte == b'\n') {
-                let mut line: Vec<u8> = begun.drain(..=end).collect();
-                line.truncate(end);
-                hand_on(line)?;
+            let mut pieces = bytes[..read].split(|byte| *byte == b'\n');
+            // The last one is the beginning of a line, mostly an empty one.
+            let last = pieces.next_back().unwrap_or_default();
+            for piece in pieces {
+                begun.extend_from_slice(piece);
+                hand_on(std::mem::take(&mut begun))?;
+            }
+            begun.extend_from_slice(last);
+            if begun.len() > LINE_BYTES_MAX {
+                return Err(io::Error::other(format!(
+                    "an acknowledgement has more than {LINE_BYTES_MAX} bytes"
+                )));
             }
         }
     }

@@ -59,7 +59,8 @@ impl Kernel {
         mkfs_without_discard: &[],
         mkfs_from_directory: false,
         complete: |_, _| (),
-        mount: &["mount"],
+        // Without -n libmount keeps some options in /run/mount/utab, which outlives whoever is killed.
+        mount: &["mount", "-n"],
         mount_options: &[],
         mount_options_without_discard: &[],
         mount_options_of_copy: None,

@@ -54,7 +54,7 @@ pub static MINFS_KERNEL: FileSystem = FileSystem {
         Kernel {
             mkfs: &["minfs", "mkfs", "-f", "-q"],
             // Not by the helper for FUSE.
-            mount: &["mount", "-i"],
+            mount: &["mount", "-n", "-i"],
             mount_options_of_copy: Some(&[]),
             geometry: &["minfs", "stat"],
             check: &["minfs", "fsck", "-n"],

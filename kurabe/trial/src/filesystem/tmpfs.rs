@@ -39,7 +39,7 @@ impl Instance for TmpfsInstance {
         let size = format!("size={}", self.stage.size_bytes);
         let own = self.stage.mount_options.iter().map(String::as_str);
         let options: Vec<&str> = std::iter::once(size.as_str()).chain(own).collect();
-        let mut command = words(&["mount", "-t", "tmpfs", "-o", &options.join(","), "tmpfs"]);
+        let mut command = words(&["mount", "-n", "-t", "tmpfs", "-o", &options.join(","), "tmpfs"]);
         command.push(point.display().to_string());
         tools.expect(&command, "mount failed")?;
         self.mounted = true;
