@@ -10,7 +10,6 @@ mod choice;
 pub mod costs;
 pub mod details;
 pub mod document;
-mod edge;
 pub mod environment;
 pub mod export;
 pub mod heat;

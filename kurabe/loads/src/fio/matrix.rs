@@ -17,9 +17,11 @@ use super::place::Target;
 /// The files that a matrix works on; the study had 16.
 pub const FILES: u32 = 16;
 
-/// What cells do, each with fio's name for it, its share of reads where it mixes them with writes, and
+/// What a cell does, with fio's name for it, its share of reads where it mixes them with writes, and
 /// its kinds of operation.
-pub const PATTERNS: [(&str, &str, Option<u32>, &[&str]); 3] = [
+pub type Pattern = (&'static str, &'static str, Option<u32>, &'static [&'static str]);
+
+const PATTERNS: [Pattern; 3] = [
     ("randread", "randread", None, &["read"]),
     ("randwrite", "randwrite", None, &["write"]),
     ("randrw-70-30", "randrw", Some(70), &["read", "write"]),
@@ -34,8 +36,8 @@ const DEPTHS: [u32; 2] = [32, 64];
 /// A cell of the matrix. Its text (`randrw-70-30-libaio-32-64k`) is the name of its figure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cell {
-    /// What it does: the name of one of [`PATTERNS`].
-    pub pattern: &'static str,
+    /// What it does.
+    pub pattern: Pattern,
     /// fio's engine.
     pub engine: String,
     /// Operations under way.
@@ -48,7 +50,7 @@ impl Cell {
     /// Where its figure lies among those of the matrix.
     pub fn axes(&self) -> Axes {
         Axes::from([
-            (OPERATION_AXIS.into(), self.pattern.into()),
+            (OPERATION_AXIS.into(), self.pattern.0.into()),
             (ENGINE_AXIS.into(), self.engine.clone()),
             (DEPTH_AXIS.into(), self.depth.to_string()),
             (BLOCK_SIZE_AXIS.into(), self.block_size_bytes.to_string()),
@@ -58,7 +60,7 @@ impl Cell {
 
 impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Cell { pattern, engine, depth, block_size_bytes } = self;
+        let Cell { pattern: (pattern, ..), engine, depth, block_size_bytes } = self;
         match block_size_bytes % 1024 {
             0 => write!(f, "{pattern}-{engine}-{depth}-{}k", block_size_bytes / 1024),
             _ => write!(f, "{pattern}-{engine}-{depth}-{block_size_bytes}"),
@@ -85,7 +87,7 @@ impl Matrix {
         let queues = self.engines.iter().flat_map(|engine| DEPTHS.map(|depth| (&**engine, depth)));
         let submissions: Vec<(&str, u32)> = std::iter::once(("psync", 1)).chain(queues).collect();
         let mut cells = Vec::new();
-        for (pattern, ..) in PATTERNS {
+        for pattern in PATTERNS {
             for (engine, depth) in &submissions {
                 cells.extend(self.block_sizes_bytes.iter().map(|bytes| Cell {
                     pattern,
@@ -113,8 +115,7 @@ impl Matrix {
     pub fn job(&self, cell: &Cell, target: &Target) -> JobFile {
         // A file is a multiple of the largest block, so that every cell covers all of it.
         let largest = u64::from(self.block_sizes_bytes.iter().copied().max().unwrap_or(1).max(1));
-        let known = PATTERNS.into_iter().find(|(name, ..)| *name == cell.pattern);
-        let (_, pattern, mix, _) = known.expect("the cell is one of a matrix");
+        let (_, pattern, mix, _) = cell.pattern;
         let mut options = vec![
             JobOption::added("rw", pattern),
             JobOption::added("bs", cell.block_size_bytes),

@@ -21,7 +21,7 @@ use super::fio::{check_capacity, falsified, lay_out_job, run_job, target};
 use super::merged::distributions;
 use super::{histogram_log, latencies, missing_tools, programs_of, whole_sync};
 use crate::counters::{DeviceCounters, DeviceReading};
-use crate::fio::matrix::{Cell, FILES, Matrix, PATTERNS, QUEUE_ENGINES};
+use crate::fio::matrix::{Cell, FILES, Matrix, QUEUE_ENGINES};
 use crate::fio::output;
 use crate::tool::Tool;
 
@@ -173,8 +173,7 @@ impl Generator for FioMatrixLoad {
     /// The reads and writes of each cell.
     fn operations(&self) -> Vec<String> {
         let kinds = |cell: Cell| {
-            let pattern = PATTERNS.into_iter().find(|(name, ..)| *name == cell.pattern);
-            let kinds = pattern.map_or(&[][..], |(.., kinds)| kinds);
+            let (.., kinds) = cell.pattern;
             kinds.iter().map(move |kind| kind_of_cell(&cell, kind))
         };
         self.cells().into_iter().flat_map(kinds).collect()
