@@ -43,7 +43,7 @@ use bench::{Bench, Streams, served_failure};
 use cause::Files;
 pub use cause::{Cause, Trace};
 use judge::Acknowledged;
-pub use judge::{Finding, Spent, Tally};
+pub use judge::{Finding, Found, Spent, Tally};
 use places::Places;
 use recorded::{copy_written, recording_bytes_max};
 
@@ -184,7 +184,7 @@ impl CrashReport {
             );
             return Check::not_tried(DURABILITY, why);
         }
-        let case = self.cases.iter().find(|case| case.finding.is_violation());
+        let case = self.cases.iter().find(|case| case.finding.kind.is_violation());
         let lost = case.and_then(|case| case.lost.first());
         let after_fsck = match self.states.needed_fsck {
             0 => None,
@@ -501,19 +501,19 @@ impl Trial<'_, '_> {
         report.timeline.control_tried = control.len() as u64;
         for (state, finding) in control.iter().zip(found.split_off(chosen.len())) {
             report.control.count(&finding);
-            if finding.is_violation() {
+            if finding.kind.is_violation() {
                 report.timeline.control_violated_ns.push(at(state));
             }
         }
         let mut failing = Vec::new();
         for (state, finding) in chosen.into_iter().zip(found) {
             report.states.count(&finding);
-            if finding.is_violation() {
+            if finding.kind.is_violation() {
                 report.timeline.violated_ns.push(at(&state));
             }
-            let is_first_fsck =
-                matches!(finding, Finding::NeededFsck { .. }) && report.states.needed_fsck == 1;
-            if is_first_fsck || finding.is_violation() && report.states.violated() <= CASES_MAX {
+            let is_first_fsck = finding.kind == Found::NeededFsck && report.states.needed_fsck == 1;
+            if is_first_fsck || finding.kind.is_violation() && report.states.violated() <= CASES_MAX
+            {
                 failing.push((state, finding));
             }
         }
@@ -551,7 +551,7 @@ impl Trial<'_, '_> {
             let states = states.only_without(flush.arrived, LEFT_OUT_STATES, cuts.seed);
             for state in &states {
                 let acknowledged = Acknowledged::of(log, state.acknowledged);
-                if bench.mount_and_ask(state, without, &acknowledged)? != Finding::Held {
+                if bench.mount_and_ask(state, without, &acknowledged)?.kind != Found::Held {
                     return Ok(None);
                 }
             }
@@ -635,7 +635,7 @@ impl Trial<'_, '_> {
 
 /// Why a check cannot be asked that finds this before any power cut.
 fn blamed(found: &Finding, place: &str) -> Option<String> {
-    found.is_violation().then(|| {
+    found.kind.is_violation().then(|| {
         format!(
             "the check fails before any power cut, {place} ({found}); it would blame the disk: mend the check or the load"
         )
@@ -655,7 +655,8 @@ fn reduced(
         let smaller = State { lost: lost.to_vec(), ..state.clone() };
         let found = bench.mount_and_ask(&smaller, Flushes::Kept, &acknowledged)?;
         // What is lost is not reduced to what fsck mends.
-        let fails = found.is_violation() || found != Finding::Held && !finding.is_violation();
+        let fails =
+            found.kind.is_violation() || found.kind != Found::Held && !finding.kind.is_violation();
         if fails {
             finding = found;
         }

@@ -16,7 +16,7 @@ use lab::event::Event;
 use lab::quantity::{parse_duration, parse_size};
 use lab::record::{Check, Outcome};
 use lab::spec::{Cache, CommandLine, Load, Output, PowerCuts, SCHEMA_VERSION, TrialSpec, Workload};
-use trial::crash::{ACK_VARIABLE, CrashReport, CrashVerdict, Finding, Replay};
+use trial::crash::{ACK_VARIABLE, CrashReport, CrashVerdict, Found, Replay};
 use trial::device::check_layers;
 use trial::filesystem::{self, Access};
 use trial::stop::Stop;
@@ -277,7 +277,7 @@ fn replay(place: &str) -> Result<u8, Failure> {
     })?;
     let finding = &report.cases[0].finding;
     terminal::print(&format!("{}: case {number}: {finding}\n", judged.contender.label));
-    let code = if *finding == Finding::Held { exit::OK } else { exit::GATE_FAILS };
+    let code = if finding.kind == Found::Held { exit::OK } else { exit::GATE_FAILS };
     let unwritten = match image {
         Ok(_) => match report.notes.first() {
             Some(problem) => Some(problem.clone()),

@@ -107,7 +107,7 @@ impl Found {
     /// Keeps it in the result, and says how to try a failing state again.
     fn keep(self, result: &Directory, trial: u32) -> String {
         let Found { spec, cuts, report, data } = self;
-        let violation = report.cases.iter().position(|case| case.finding.is_violation());
+        let violation = report.cases.iter().position(|case| case.finding.kind.is_violation());
         let (case, what) = match violation {
             Some(first) => (first + 1, "its first failing state"),
             None => (1, "its first state that was mounted after fsck only"),

@@ -161,7 +161,7 @@ fn case_text(report: &Result<CrashReport, String>) -> Option<String> {
     if report.refused.is_some() {
         return report.refused.clone();
     }
-    let violated = report.cases.iter().filter(|case| case.finding.is_violation());
+    let violated = report.cases.iter().filter(|case| case.finding.kind.is_violation());
     let case = violated.min_by_key(|case| case.lost.len())?;
     let lost: Vec<&str> = case.lost.iter().map(|lost| lost.what.as_str()).collect();
     Some(if lost.is_empty() {

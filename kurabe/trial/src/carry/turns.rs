@@ -165,6 +165,11 @@ impl Trial<'_> {
     }
 
     /// Whether a trial failed because its part of the device is full.
+    ///
+    /// The space that is left tells it, unless the load's program removed its files before it ended, or
+    /// there are none to be counted. Then only the program knew the error, and said it in the words of the
+    /// C library, which kurabe's tools and generators speak in English (`LC_ALL=C`). Those of a user's
+    /// command in another language are not understood.
     fn is_full(&self, root: &Path, failure: &Failure) -> bool {
         let Failure::Failed { message, output } = failure else { return false };
         let is_left = |space: Space| space.free_bytes >= space.total_bytes / FREE_SHARE_MIN;

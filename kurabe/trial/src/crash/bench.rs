@@ -18,7 +18,7 @@ use vocabulary::kind::Generator;
 use vocabulary::load::{LoadTask, Stage as LoadStage, Target};
 
 use super::judge::{Receiver, Spent, code_text};
-use super::{ACK_VARIABLE, Setting};
+use super::{ACK_VARIABLE, Setting, TEARDOWN_MAX};
 use crate::command::{self, Bounds, End};
 use crate::device::served::{Pages, Served};
 use crate::device::{Attached, Node, attach_served};
@@ -236,6 +236,23 @@ impl<'a> Bench<'a> {
         let attached = attach_served(&disk, self.setting.cuts.size_bytes, self.setting.scratch)?;
         *self.device.borrow_mut() = Some(attached);
         Ok(())
+    }
+
+    /// Does something with the file system, not yet mounted, that a power cut leaves, and gives everything back.
+    pub fn after_cut<R>(
+        &self,
+        state: &State,
+        flushes: Flushes,
+        act: impl FnOnce(&mut dyn Instance, &mut Toolbox) -> Result<R, Failure>,
+    ) -> Result<R, Failure> {
+        self.cut(state, flushes)?;
+        let mut tools = self.tools(None);
+        let mut instance = self.file_system()?.begin(self.stage());
+        let done = act(&mut *instance, &mut tools);
+        tools.clean_up_within(TEARDOWN_MAX);
+        let ended = instance.end(&mut tools);
+        let done = done?;
+        ended.map(|()| done)
     }
 
     /// Puts what a power cut leaves on the device.

@@ -121,10 +121,12 @@ impl Cause {
             return Some(Cause::NoFlush { after });
         }
         let mut arrived = state.lost.iter().map(|lost| log.requests[lost.request].arrived);
-        Some(match state.lost.is_empty() {
-            true => Cause::WrittenLater,
-            false if arrived.all(|at| at > last.instant) => Cause::WrittenAfter,
-            false => Cause::WrittenUnflushed,
+        Some(if state.lost.is_empty() {
+            Cause::WrittenLater
+        } else if arrived.all(|at| at > last.instant) {
+            Cause::WrittenAfter
+        } else {
+            Cause::WrittenUnflushed
         })
     }
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use crash::{Flushes, SECTOR_BYTES, State};
 
 use super::cause::{Cause, Files};
-use super::{Case, Recorded, TEARDOWN_MAX, Trial};
+use super::{Case, Recorded, Trial};
 use crate::device::layer::IGNORE_FLUSH;
 use crate::filesystem::Access;
 use crate::tool::Failure;
@@ -55,7 +55,7 @@ impl Trial<'_, '_> {
         let whole = State { instant: recorded.to, lost: Vec::new(), acknowledged: 0 };
         let begun = State { instant: recorded.from, ..whole.clone() };
         let mut files_begun = None;
-        for case in cases.iter_mut().filter(|case| case.finding.is_checked()) {
+        for case in cases.iter_mut().filter(|case| case.finding.kind.is_checked()) {
             case.cause = Cause::of(log, recorded.from, &case.state, ignores_flushes);
             let Some(left) = &recorded.left else { continue };
             if files_begun.is_none() {
@@ -70,14 +70,10 @@ impl Trial<'_, '_> {
         if cases.iter().all(|case| case.lost.is_empty()) {
             return Ok(());
         }
-        bench.cut(&whole, Flushes::Kept)?;
+        // Mounted once, so that its journal is played back.
+        bench.after_cut(&whole, Flushes::Kept, |instance, tools| instance.mount_untimed(tools))?;
         let mut tools = bench.tools(None);
         let mut instance = bench.file_system()?.begin(bench.stage());
-        // Once, so that its journal is played back.
-        let mounted = instance.mount_untimed(&mut tools);
-        tools.clean_up_within(TEARDOWN_MAX);
-        instance.end(&mut tools)?;
-        mounted?;
         for case in cases.iter_mut() {
             for (lost, named) in case.state.lost.iter().zip(&mut case.lost) {
                 let request = &recorded.recording.log.requests[lost.request];
@@ -95,13 +91,9 @@ impl Trial<'_, '_> {
         if bench.file_system()?.access != Access::Mounted {
             return Ok(None);
         }
-        bench.cut(state, Flushes::Kept)?;
-        let mut tools = bench.tools(None);
-        let mut instance = bench.file_system()?.begin(bench.stage());
-        let mounted = instance.mount_untimed(&mut tools);
-        let files = mounted.map(|()| Files::read(&instance.directory()));
-        tools.clean_up_within(TEARDOWN_MAX);
-        instance.end(&mut tools)?;
-        files
+        bench.after_cut(state, Flushes::Kept, |instance, tools| {
+            instance.mount_untimed(tools)?;
+            Ok(Files::read(&instance.directory()))
+        })
     }
 }

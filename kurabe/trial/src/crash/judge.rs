@@ -17,91 +17,84 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use vocabulary::load::Stage as LoadStage;
 
+use super::Setting;
 use super::bench::Bench;
-use super::{Setting, TEARDOWN_MAX};
 use crate::command::{self, Bounds, End};
 use crate::filesystem::Instance;
 use crate::tool::{Failure, Toolbox};
 
-/// What was found on one disk.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "kebab-case")]
-pub enum Finding {
+/// How one disk was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Found {
     /// Everything that was acknowledged is there.
     Held,
     /// The check says that something is lost (1).
-    Lost {
-        /// Its last lines.
-        words: String,
-    },
+    Lost,
     /// The check says that something is corrupt (2).
-    Corrupt {
-        /// Its last lines.
-        words: String,
-    },
+    Corrupt,
     /// The check says that the data cannot be used at all (3), or did not end.
-    Unusable {
-        /// Its last lines.
-        words: String,
-    },
+    Unusable,
     /// The file system cannot be mounted until it was mended; then all is there.
-    NeededFsck {
-        /// What mount said.
-        words: String,
-    },
+    NeededFsck,
     /// The file system cannot be mounted.
-    Unmountable {
-        /// What mount said.
-        words: String,
-    },
+    Unmountable,
 }
 
-impl Finding {
+impl Found {
     /// The word for it.
-    pub fn word(&self) -> &'static str {
+    pub fn word(self) -> &'static str {
         match self {
-            Finding::Held => "held",
-            Finding::Lost { .. } => "lost",
-            Finding::Corrupt { .. } => "corrupt",
-            Finding::Unusable { .. } => "unusable",
-            Finding::NeededFsck { .. } => "is mounted after fsck only",
-            Finding::Unmountable { .. } => "cannot be mounted",
+            Found::Held => "held",
+            Found::Lost => "lost",
+            Found::Corrupt => "corrupt",
+            Found::Unusable => "unusable",
+            Found::NeededFsck => "is mounted after fsck only",
+            Found::Unmountable => "cannot be mounted",
         }
     }
 
     /// Whether something is lost that was promised.
-    pub fn is_violation(&self) -> bool {
-        !matches!(self, Finding::Held | Finding::NeededFsck { .. })
+    pub fn is_violation(self) -> bool {
+        !matches!(self, Found::Held | Found::NeededFsck)
     }
 
     /// Whether the file system was mounted as the cut left it, and the check saw a violation.
-    pub fn is_checked(&self) -> bool {
-        matches!(self, Finding::Lost { .. } | Finding::Corrupt { .. } | Finding::Unusable { .. })
+    pub fn is_checked(self) -> bool {
+        matches!(self, Found::Lost | Found::Corrupt | Found::Unusable)
     }
+}
 
-    /// What the check or mount said.
-    pub fn words(&self) -> &str {
-        match self {
-            Finding::Held => "",
-            Finding::Lost { words }
-            | Finding::Corrupt { words }
-            | Finding::Unusable { words }
-            | Finding::NeededFsck { words }
-            | Finding::Unmountable { words } => words,
-        }
+/// What was found on one disk.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finding {
+    /// How it was found.
+    pub kind: Found,
+    /// The last lines of the check, or what mount said; absent where everything is there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub words: Option<String>,
+}
+
+impl Finding {
+    /// Everything is there.
+    pub const HELD: Finding = Finding { kind: Found::Held, words: None };
+
+    fn of(kind: Found, words: impl Into<String>) -> Finding {
+        Finding { kind, words: Some(words.into()) }
     }
 }
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut lines = self.words.as_deref().unwrap_or_default().lines();
         // A check says most in its last line, mount(8) in its first.
-        let line = match self {
-            Finding::NeededFsck { words } | Finding::Unmountable { words } => words.lines().next(),
-            other => other.words().lines().last(),
+        let line = match self.kind {
+            Found::NeededFsck | Found::Unmountable => lines.next(),
+            _ => lines.last(),
         };
         match line {
-            Some(words) => write!(f, "{}: {words}", self.word()),
-            None => f.write_str(self.word()),
+            Some(words) => write!(f, "{}: {words}", self.kind.word()),
+            None => f.write_str(self.kind.word()),
         }
     }
 }
@@ -128,13 +121,13 @@ impl Tally {
     /// Counts one state.
     pub fn count(&mut self, finding: &Finding) {
         self.tried += 1;
-        match finding {
-            Finding::Held => {}
-            Finding::Lost { .. } => self.lost += 1,
-            Finding::Corrupt { .. } => self.corrupt += 1,
-            Finding::Unusable { .. } => self.unusable += 1,
-            Finding::NeededFsck { .. } => self.needed_fsck += 1,
-            Finding::Unmountable { .. } => self.unmountable += 1,
+        match finding.kind {
+            Found::Held => {}
+            Found::Lost => self.lost += 1,
+            Found::Corrupt => self.corrupt += 1,
+            Found::Unusable => self.unusable += 1,
+            Found::NeededFsck => self.needed_fsck += 1,
+            Found::Unmountable => self.unmountable += 1,
         }
     }
 
@@ -202,21 +195,20 @@ impl Bench<'_> {
     ) -> Result<Finding, Failure> {
         let before = self.spent.get();
         let begun = Instant::now();
-        self.cut(state, flushes)?;
-        let cut_ns = ns_since(begun);
-        let mut tools = self.tools(None);
-        let mut instance = self.file_system()?.begin(self.stage());
-        let found = match instance.mount_untimed(&mut tools) {
-            Ok(()) => self.ask(&*instance, acknowledged),
-            Err(Failure::Failed { message, output }) => {
-                let words = if output.is_empty() { message } else { output };
-                self.mended(&mut *instance, &mut tools, acknowledged, words)
-            }
-            Err(failure) => Err(failure),
-        };
-        let asked_ns = ns_since(begun);
-        tools.clean_up_within(TEARDOWN_MAX);
-        let ended = instance.end(&mut tools);
+        let (mut cut_ns, mut asked_ns) = (0, 0);
+        let found = self.after_cut(state, flushes, |instance, tools| {
+            cut_ns = ns_since(begun);
+            let found = match instance.mount_untimed(tools) {
+                Ok(()) => self.ask(instance, acknowledged),
+                Err(Failure::Failed { message, output }) => {
+                    let words = if output.is_empty() { message } else { output };
+                    self.mended(instance, tools, acknowledged, words)
+                }
+                Err(failure) => Err(failure),
+            };
+            asked_ns = ns_since(begun);
+            found
+        });
         // The check has added its own part.
         let mut spent = self.spent.get();
         let checks_ns = spent.check_ns + spent.waiting_ns - before.check_ns - before.waiting_ns;
@@ -227,8 +219,7 @@ impl Bench<'_> {
             ..Spent::default()
         };
         self.spent.set(spent);
-        let found = found?;
-        ended.map(|()| found)
+        found
     }
 
     /// What is there once a file system that could not be mounted was mended, if it can be.
@@ -246,10 +237,10 @@ impl Bench<'_> {
         };
         match mounted {
             Ok(()) => match self.ask(instance, acknowledged)? {
-                Finding::Held => Ok(Finding::NeededFsck { words }),
+                Finding { kind: Found::Held, .. } => Ok(Finding::of(Found::NeededFsck, words)),
                 found => Ok(found),
             },
-            Err(Failure::Failed { .. }) => Ok(Finding::Unmountable { words }),
+            Err(Failure::Failed { .. }) => Ok(Finding::of(Found::Unmountable, words)),
             Err(failure) => Err(failure),
         }
     }
@@ -299,11 +290,11 @@ impl Bench<'_> {
         let words = ran.said;
         match (ran.end, ran.usage.exit_code) {
             (End::Stopped, _) => Err(Failure::Stopped),
-            (End::TimedOut, _) => Ok(Finding::Unusable { words: "the check did not end".into() }),
-            (End::Exited, Some(0)) => Ok(Finding::Held),
-            (End::Exited, Some(1)) => Ok(Finding::Lost { words }),
-            (End::Exited, Some(2)) => Ok(Finding::Corrupt { words }),
-            (End::Exited, Some(3)) => Ok(Finding::Unusable { words }),
+            (End::TimedOut, _) => Ok(Finding::of(Found::Unusable, "the check did not end")),
+            (End::Exited, Some(0)) => Ok(Finding::HELD),
+            (End::Exited, Some(1)) => Ok(Finding::of(Found::Lost, words)),
+            (End::Exited, Some(2)) => Ok(Finding::of(Found::Corrupt, words)),
+            (End::Exited, Some(3)) => Ok(Finding::of(Found::Unusable, words)),
             (End::Exited, code) => Err(Failure::Failed {
                 message: format!(
                     "the check exited with {}; it says 0 for ok, 1 for lost, 2 for corrupt, 3 for unusable",
@@ -389,11 +380,10 @@ impl Receiver {
             let mut fds = [PollFd::new(&self.pipe, PollFlags::IN)];
             let wait = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
             if poll(&mut fds, Some(&wait))? == 0 {
-                match is_last {
-                    true if begun.is_empty() => return Ok(()),
-                    true => return hand_on(begun),
-                    false => continue,
+                if !is_last {
+                    continue;
                 }
+                return if begun.is_empty() { Ok(()) } else { hand_on(begun) };
             }
             let mut bytes = [0; 4096];
             let read = (&self.pipe).read(&mut bytes)?;
@@ -417,5 +407,28 @@ impl Receiver {
 impl Drop for Receiver {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_finding_is_written_as_results_have_it() {
+        let lost = Finding::of(Found::NeededFsck, "first\nlast");
+        for (finding, text, shown) in [
+            (Finding::HELD, r#"{"kind":"held"}"#, "held"),
+            (
+                lost,
+                r#"{"kind":"needed-fsck","words":"first\nlast"}"#,
+                "is mounted after fsck only: first",
+            ),
+            (Finding::of(Found::Lost, ""), r#"{"kind":"lost","words":""}"#, "lost"),
+        ] {
+            assert_eq!(serde_json::to_string(&finding).unwrap(), text);
+            assert_eq!(serde_json::from_str::<Finding>(text).unwrap(), finding);
+            assert_eq!(finding.to_string(), shown);
+        }
     }
 }
