@@ -188,6 +188,12 @@ impl Point {
     pub fn at(x: f64, y: f64, text: impl Into<String>) -> Point {
         Point { x, y, low: None, high: None, cut: [false; 2], text: text.into() }
     }
+
+    /// The point with these ends of its interval, where it has one.
+    pub fn between(self, ends: Option<(f64, f64)>) -> Point {
+        let (low, high) = ends.unzip();
+        Point { low, high, ..self }
+    }
 }
 
 /// A curve, of whose points the ones without a mark of certainty are not decided: they stand in

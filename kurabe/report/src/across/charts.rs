@@ -38,13 +38,9 @@ fn ratios(across: &Across<'_>, metric: &AcrossMetric, id: String) -> Option<Char
         for (place, comparison) in contender.comparisons.iter().enumerate() {
             let Some(ratio) = comparison.ratio else { continue };
             let name = &across.names[place + 1];
-            let interval = comparison.interval;
+            let ends = comparison.interval.map(|interval| (interval.low, interval.high));
             let words = format!("{} in {name}: {}", contender.label, ratio_text(comparison));
-            let point = Point {
-                low: interval.map(|interval| interval.low),
-                high: interval.map(|interval| interval.high),
-                ..Point::at(ratio, rows.len() as f64, words)
-            };
+            let point = Point::at(ratio, rows.len() as f64, words).between(ends);
             series.push(Series { key: place + 1, mark: Mark::Interval, points: vec![point] });
             rows.push(match across.names.len() {
                 2 => contender.label.clone(),
@@ -55,8 +51,8 @@ fn ratios(across: &Across<'_>, metric: &AcrossMetric, id: String) -> Option<Char
                 contender.label.as_str().into(),
                 name.as_str().into(),
                 number(Some(ratio)),
-                number(interval.map(|interval| interval.low)),
-                number(interval.map(|interval| interval.high)),
+                number(ends.map(|ends| ends.0)),
+                number(ends.map(|ends| ends.1)),
             ]);
         }
     }
@@ -106,21 +102,11 @@ fn trials(across: &Across<'_>, metric: &AcrossMetric, id: String) -> Option<Char
             }
             series.push(Series { key, mark: Mark::Dots, points });
             if let Some(summary) = &contender.summaries[key] {
-                let interval = summary.median_interval;
+                let ends = summary.median_interval.map(|ends| (ends.low / size, ends.high / size));
                 let median = text::figure(summary.median, metric.unit);
-                series.push(Series {
-                    key,
-                    mark: Mark::Interval,
-                    points: vec![Point {
-                        low: interval.map(|interval| interval.low / size),
-                        high: interval.map(|interval| interval.high / size),
-                        ..Point::at(
-                            summary.median / size,
-                            row - 0.15,
-                            format!("{} in {name}: median {median}", contender.label),
-                        )
-                    }],
-                });
+                let words = format!("{} in {name}: median {median}", contender.label);
+                let point = Point::at(summary.median / size, row - 0.15, words).between(ends);
+                series.push(Series { key, mark: Mark::Interval, points: vec![point] });
             }
         }
     }

@@ -92,17 +92,11 @@ pub fn of_load(view: &View<'_>) -> Option<Chart> {
     let mut series = Vec::new();
     for ((place, value), median) in values.iter().zip(&medians) {
         let contender = &view.analysis.contenders[*place];
-        let interval = contender.metrics[0].summary.median_interval;
+        let ends = contender.metrics[0].summary.median_interval;
         let words = [text::figure(*median, unit), paid.text(*value)];
-        let point = Point {
-            low: interval.map(|interval| interval.low / size),
-            high: interval.map(|interval| interval.high / size),
-            ..Point::at(
-                median / size,
-                value / paid_size,
-                format!("{}: {}, {} {}", contender.label, words[0], words[1], paid.name),
-            )
-        };
+        let text = format!("{}: {}, {} {}", contender.label, words[0], words[1], paid.name);
+        let point = Point::at(median / size, value / paid_size, text)
+            .between(ends.map(|ends| (ends.low / size, ends.high / size)));
         series.push(Series { key: *place, mark: Mark::Interval, points: vec![point] });
         let [own, other] = words;
         let cells = [Cell::number(*median, own), Cell::number(*value, other)];

@@ -55,16 +55,9 @@ pub fn against_baseline(view: &View<'_>) -> Option<Chart> {
             && let Some(ratio) = comparison.ratio
         {
             let words = format!("{label}: {}", estimate_text(comparison));
-            let ends = speeds(comparison);
-            series.push(Series {
-                key: *contender,
-                mark: Mark::Interval,
-                points: vec![Point {
-                    low: ends.map(|ends| ends.0),
-                    high: ends.map(|ends| ends.1),
-                    ..Point::at(speed_of(comparison, ratio), row as f64 - 0.14, words.clone())
-                }],
-            });
+            let point = Point::at(speed_of(comparison, ratio), row as f64 - 0.14, words.clone())
+                .between(speeds(comparison));
+            series.push(Series { key: *contender, mark: Mark::Interval, points: vec![point] });
             said.push(words);
             numbers.rows.push(comparison_row(label, comparison));
         }
@@ -134,11 +127,8 @@ fn speed_chart(
             let ends = speeds(comparison);
             // An interval that tells nothing would press all others together.
             let ends = ends.filter(|(low, high)| is_telling(*low, *high));
-            let point = Point {
-                low: ends.map(|ends| ends.0),
-                high: ends.map(|ends| ends.1),
-                ..Point::at(speed_of(comparison, ratio), row as f64 + aside * 0.7, words)
-            };
+            let speed = speed_of(comparison, ratio);
+            let point = Point::at(speed, row as f64 + aside * 0.7, words).between(ends);
             let mark = match tables::tone_of(&comparison.verdict) {
                 Tone::Uncertain => Mark::Hollow,
                 _ => Mark::Interval,

@@ -153,15 +153,9 @@ fn draw(
         series.push(Series { key: row.key, mark: Mark::Dots, points: dots.collect() });
         if let Some((median, ends)) = row.median {
             let words = text::figure_with_interval(median, ends, unit);
-            let point = Point {
-                low: ends.map(|ends| ends.0 / size),
-                high: ends.map(|ends| ends.1 / size),
-                ..Point::at(
-                    median / size,
-                    row.at - row.room * 0.17,
-                    format!("{}: median {words}", row.name),
-                )
-            };
+            let words = format!("{}: median {words}", row.name);
+            let point = Point::at(median / size, row.at - row.room * 0.17, words)
+                .between(ends.map(|(low, high)| (low / size, high / size)));
             series.push(Series { key: row.key, mark: Mark::Interval, points: vec![point] });
         }
     }
