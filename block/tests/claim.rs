@@ -92,7 +92,7 @@ fn swap_is_refused_while_on_and_named_when_off() {
         run(&["swapoff", &device.text()]);
         assert!(refusal.contains("used as swap"), "{refusal}");
     } else {
-        eprintln!("SKIPPED swapon: {}", String::from_utf8_lossy(&on.stderr));
+        eprintln!("SKIPPED: swapon: {}", String::from_utf8_lossy(&on.stderr));
     }
     assert!(device.refusal(&device.name()).contains("it carries swap"));
     common::granted(&device.node, &format!("{}:swap", device.name()));

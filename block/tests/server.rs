@@ -44,7 +44,7 @@ fn what_is_forgotten_is_read_again() {
     let byte = Arc::new(AtomicU8::new(1));
     let server = match Server::mount(Box::new(Filled(byte.clone())), &point) {
         Ok(server) => Arc::new(server),
-        Err(error) => return eprintln!("skipped: {error}"),
+        Err(error) => return eprintln!("SKIPPED: {error}"),
     };
     for _ in 0..2 {
         let server = server.clone();

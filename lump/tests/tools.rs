@@ -227,7 +227,7 @@ fn a_strangers_link_leads_no_command_to_another_file_and_an_own_one_does() {
     fs::write(path("value"), "value").unwrap();
     succeed(&["put", &image, "1", &path("value")]);
     if fs::metadata(&image).unwrap().uid() != 0 {
-        eprintln!("skipped: only root can give a link to another user");
+        eprintln!("SKIPPED: only root can give a link to another user");
         return;
     }
     let sticky = path("sticky");

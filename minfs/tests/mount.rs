@@ -354,12 +354,12 @@ fn wrong_use_is_refused_with_code_2_and_touches_nothing() {
     }
     // An image and the loop device that it is attached to are one thing.
     if !rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED in part: loop devices need root");
+        eprintln!("SKIPPED: in part: loop devices need root");
         return;
     }
     let attached = run("losetup", &["--find", "--show", &image]);
     if !attached.status.success() {
-        eprintln!("SKIPPED in part: no loop device can be had");
+        eprintln!("SKIPPED: in part: no loop device can be had");
         return;
     }
     let device = String::from_utf8(attached.stdout).unwrap().trim().to_string();

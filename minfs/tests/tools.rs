@@ -312,7 +312,7 @@ fn get_leaves_holes_where_nothing_was_written_and_nothing_where_it_fails() {
         assert!(!Path::new(&out).exists());
     }
     if !rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED in part: a full file system needs root");
+        eprintln!("SKIPPED: in part: a full file system needs root");
         return;
     }
     // The mount ends with its namespace.
@@ -329,7 +329,7 @@ const STRANGER: u32 = 54_321;
 #[test]
 fn a_strangers_link_leads_no_command_to_another_file_and_an_own_one_does() {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: only root can give a link to another user");
+        eprintln!("SKIPPED: only root can give a link to another user");
         return;
     }
     let site = Site::new();

@@ -40,7 +40,7 @@ impl Ground {
 fn is_root() -> bool {
     let root = rustix::process::geteuid().is_root();
     if !root {
-        eprintln!("skipped: only root can give a file to another user");
+        eprintln!("SKIPPED: only root can give a file to another user");
     }
     root
 }
@@ -390,7 +390,7 @@ fn a_list_that_lets_somebody_write_is_not_hidden_by_an_own_group() {
     }
     let flags = rustix::fs::XattrFlags::empty();
     if rustix::fs::setxattr(&file, "system.posix_acl_access", &list, flags).is_err() {
-        eprintln!("skipped: the file system of {} knows no access control lists", file.display());
+        eprintln!("SKIPPED: the file system of {} knows no access control lists", file.display());
         return;
     }
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o664);

@@ -61,7 +61,7 @@ fn what_is_mounted_deep_below_stays_and_is_named_shortly() {
     let path = |opened: &OwnedFd| format!("/proc/self/fd/{}", opened.as_raw_fd());
     // The same file system, which the device's number does not tell apart.
     if let Err(error) = rustix::mount::mount_bind(&kept, path(&point())) {
-        eprintln!("skipped: nothing can be mounted here: {error}");
+        eprintln!("SKIPPED: nothing can be mounted here: {error}");
     } else {
         let directory = Directory::open(&home).unwrap();
         let refused = directory.remove_tree("deep").map_err(|refused| refused.to_string());

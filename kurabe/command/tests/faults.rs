@@ -18,7 +18,7 @@ use harness::{Ran, Site, failure, kinds, root, wait_until};
 fn can_fail() -> bool {
     let fuse = Path::new("/dev/fuse").exists();
     if !fuse {
-        eprintln!("skipped: /dev/fuse is not there, and the faulty disk is a FUSE file system");
+        eprintln!("SKIPPED: /dev/fuse is not there, and the faulty disk is a FUSE file system");
     }
     fuse && root()
 }

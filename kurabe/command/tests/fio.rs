@@ -273,7 +273,7 @@ fn a_job_that_syncs_what_it_appends_has_the_flushes_of_a_growing_file() {
     let (as_written, said, _) = flushes(ETCD, &["--fio-as-written"]).unwrap();
     assert!(!said.contains("Changed in the job") && !said.contains("page cache"), "{said}");
     if is_uncounted {
-        eprintln!("skipped: the kernel counts no flushes of this device");
+        eprintln!("SKIPPED: the kernel counts no flushes of this device");
         return;
     }
     // 204 writes. ext4 commits its journal for each that makes the file longer.

@@ -53,7 +53,7 @@ fn packages() -> Option<Arc<tempfile::TempDir>> {
         }
         for program in ["qemu-system-x86_64", "depmod", "dpkg-deb", "apt-get"] {
             if !has(program) {
-                eprintln!("skipped: {program} is not installed, and guests need it");
+                eprintln!("SKIPPED: {program} is not installed, and guests need it");
                 return None;
             }
         }
@@ -71,7 +71,7 @@ fn packages() -> Option<Arc<tempfile::TempDir>> {
             .output()
             .unwrap();
         if !fetched.status.success() {
-            eprintln!("skipped: the package {name} cannot be had from the package source");
+            eprintln!("SKIPPED: the package {name} cannot be had from the package source");
             return None;
         }
         Some(directory)
@@ -276,7 +276,7 @@ impl Drop for LoopDisk {
 fn the_disk_of_a_guest_is_kept_from_others() {
     let Some((site, _one)) = site_with_guest() else { return };
     if !Path::new("/dev/loop-control").exists() {
-        eprintln!("skipped: /dev/loop-control is not there");
+        eprintln!("SKIPPED: /dev/loop-control is not there");
         return;
     }
     let disk = LoopDisk::new(&site.home().join("disk"));
@@ -480,7 +480,7 @@ fn a_kill_during_a_build_a_guests_trial_or_a_resume_leaves_nothing() {
 #[test]
 fn zfs_and_ufs_are_built_once_and_live_in_a_guest() {
     if std::env::var_os("KURABE_TEST_BUILT").is_none() {
-        eprintln!("skipped: building ZFS and UFS takes minutes; KURABE_TEST_BUILT=1 does it");
+        eprintln!("SKIPPED: building ZFS and UFS takes minutes; KURABE_TEST_BUILT=1 does it");
         return;
     }
     let Some((site, _one)) = site_with_guest() else { return };

@@ -133,7 +133,7 @@ fn make_hostile(site: &Site) {
 #[test]
 fn the_line_that_is_redrawn_shows_no_command_of_strangers() {
     if std::process::Command::new("script").arg("--version").output().is_err() {
-        eprintln!("skipped: script(1), of the package bsdutils, is not installed");
+        eprintln!("SKIPPED: script(1), of the package bsdutils, is not installed");
         return;
     }
     let (site, place) = (Site::new(), memory_directory());

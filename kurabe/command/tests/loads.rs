@@ -410,7 +410,7 @@ fn has_cables() -> bool {
     let words = ["--net", "ip", "link", "add", "name", "near", "type", "veth"];
     let has = Command::new("unshare").args(words).output().is_ok_and(|ran| ran.status.success());
     if !has {
-        eprintln!("skipped: this kernel has no veth, by which two networks are joined");
+        eprintln!("SKIPPED: this kernel has no veth, by which two networks are joined");
     }
     has
 }

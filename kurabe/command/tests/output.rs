@@ -319,7 +319,7 @@ fn on_a_terminal(two: &Two, line: &str, no_color: Option<&str>) -> String {
 #[test]
 fn a_terminal_has_colour_unless_it_is_not_wanted() {
     if std::process::Command::new("script").arg("--version").output().is_err() {
-        eprintln!("skipped: script(1), of the package bsdutils, is not installed");
+        eprintln!("SKIPPED: script(1), of the package bsdutils, is not installed");
         return;
     }
     let two = Two::new();

@@ -84,7 +84,7 @@ impl There {
             std::thread::sleep(std::time::Duration::from_millis(50));
         }
         let why = String::from_utf8_lossy(&login().stderr).into_owned();
-        eprintln!("skipped: an sshd of the test's own lets nobody in: {why}");
+        eprintln!("SKIPPED: an sshd of the test's own lets nobody in: {why}");
         None
     }
 

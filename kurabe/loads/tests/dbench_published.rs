@@ -25,7 +25,7 @@ const PUBLISHED: [(u32, f64, f64); 10] = [
 #[test]
 fn the_published_first_rates_are_those_of_the_load_files_beginning() {
     if !Path::new(PACKAGED_LOAD_FILE).exists() {
-        eprintln!("skipped: {PACKAGED_LOAD_FILE} is not there (package dbench)");
+        eprintln!("SKIPPED: {PACKAGED_LOAD_FILE} is not there (package dbench)");
         return;
     }
     let load = LoadFile::parse(&std::fs::read(PACKAGED_LOAD_FILE).unwrap()).unwrap();

@@ -27,7 +27,7 @@ fn browser() -> Option<PathBuf> {
         .flat_map(|place| names.map(|name| place.join(name)))
         .find(|program| program.is_file());
     if found.is_none() {
-        eprintln!("skipped: no Chromium is installed (package chromium)");
+        eprintln!("SKIPPED: no Chromium is installed (package chromium)");
     }
     found
 }

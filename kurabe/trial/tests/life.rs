@@ -364,7 +364,7 @@ fn a_sync_leaves_nothing_to_write_and_a_copy_of_the_device_has_the_file() {
         if find("minfs").is_some() {
             contenders.push("minfs-fuse");
         } else {
-            eprintln!("minfs-fuse skipped: minfs is not in PATH (make test puts it there)");
+            eprintln!("SKIPPED: minfs-fuse: minfs is not in PATH (make test puts it there)");
         }
         // Once by the trial's own sync, once by that of a load, which works in another process.
         let ways = contenders.iter().flat_map(|text| [(*text, false), (*text, true)]);

@@ -31,7 +31,7 @@ pub fn prerun(script: &str) -> String {
 fn has_fio() -> bool {
     let found = Command::new("fio").arg("--version").output().is_ok();
     if !found {
-        eprintln!("skipped: fio is not installed");
+        eprintln!("SKIPPED: fio is not installed");
     }
     found
 }
@@ -183,7 +183,7 @@ fn no_automount_is_triggered() {
     let Some(site) = ground() else { return };
     let known = fs::read_to_string("/proc/filesystems").unwrap();
     if !has_fio() || !known.contains("autofs") {
-        eprintln!("skipped: the kernel has no autofs");
+        eprintln!("SKIPPED: the kernel has no autofs");
         return;
     }
     let at = site.home().join("auto");
@@ -267,7 +267,7 @@ fn planted_engine(site: &Site) -> Option<PathBuf> {
     let mut compile = Command::new("cc");
     compile.args(["-shared", "-fPIC", "-o"]).arg(&engine).arg(&source);
     if !compile.output().is_ok_and(|output| output.status.success()) {
-        eprintln!("skipped: there is no C compiler");
+        eprintln!("SKIPPED: there is no C compiler");
         return None;
     }
     Some(engine)
@@ -291,7 +291,7 @@ fn reading_a_job_runs_none_of_its_code() {
     };
     let ran = load(Path::new("fio"));
     if !proof(&site).exists() {
-        eprintln!("skipped: this fio loads no engine while it reads a job: {ran:?}");
+        eprintln!("SKIPPED: this fio loads no engine while it reads a job: {ran:?}");
         return;
     }
     let _ = fs::remove_file(proof(&site));

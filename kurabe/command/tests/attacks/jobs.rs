@@ -82,7 +82,7 @@ impl Drop for Victims {
 fn has_fio() -> bool {
     let found = Command::new("fio").arg("--version").output().is_ok();
     if !found {
-        eprintln!("skipped: fio is not installed");
+        eprintln!("SKIPPED: fio is not installed");
     }
     found
 }
@@ -225,7 +225,7 @@ fn a_job_of_a_user_without_rights_leaves_its_directory_neither() {
     let output = command.output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     if said.contains("the load could write wherever you can") {
-        eprintln!("skipped: the kernel grants users no namespaces");
+        eprintln!("SKIPPED: the kernel grants users no namespaces");
         return;
     }
     assert!(!own.join("evil").exists(), "{said}");

@@ -29,7 +29,7 @@ fn nobody_else_gets_at_what_a_job_makes() {
     for flags in [&[][..], &["--user", "daemon"]] {
         let Some(site) = ground() else { return };
         if tool("fio").is_none() {
-            eprintln!("skipped: fio is not installed");
+            eprintln!("SKIPPED: fio is not installed");
             return;
         }
         job(
@@ -64,7 +64,7 @@ fn nobody_else_gets_at_what_a_job_makes() {
 fn a_job_does_not_set_up_its_device_anew() {
     let Some(site) = ground_of_disks() else { return };
     if tool("fio").is_none() || tool("perl").is_none() {
-        eprintln!("skipped: fio or perl is not installed");
+        eprintln!("SKIPPED: fio or perl is not installed");
         return;
     }
     // The job fails where a device could be set up anew, and where none was found. find(1) believes the directory,
@@ -84,7 +84,7 @@ fn a_job_does_not_set_up_its_device_anew() {
 fn a_load_of_a_user_has_none_of_roots_keys() {
     let Some(site) = ground() else { return };
     if tool("perl").is_none() {
-        eprintln!("skipped: perl is not installed");
+        eprintln!("SKIPPED: perl is not installed");
         return;
     }
     let call = if cfg!(target_arch = "x86_64") { 250 } else { 219 };
@@ -103,7 +103,7 @@ fn a_load_of_a_user_has_none_of_roots_keys() {
     let number = |path: &Path| fs::read_to_string(path).unwrap().trim().to_string();
     let (ours, theirs) = (number(&ours), number(&theirs));
     if ours == "-1" {
-        eprintln!("skipped: this kernel has no keys");
+        eprintln!("SKIPPED: this kernel has no keys");
         return;
     }
     assert!(theirs.parse::<i64>().is_ok_and(|number| number > 0), "{theirs}");

@@ -46,7 +46,7 @@ fn ground() -> Option<Site> {
 /// The same where loop devices can be had as well.
 fn ground_of_disks() -> Option<Site> {
     if !Path::new("/dev/loop-control").exists() {
-        eprintln!("skipped: /dev/loop-control is not there, and the attack needs loop devices");
+        eprintln!("SKIPPED: /dev/loop-control is not there, and the attack needs loop devices");
         return None;
     }
     ground()

@@ -162,7 +162,7 @@ fn a_strangers_results_directory_is_not_written_to() {
 fn a_file_of_a_strangers_takes_no_figures_from_a_load() {
     let Some(site) = ground() else { return };
     if Command::new("fio").arg("--version").output().is_err() {
-        eprintln!("skipped: fio is not installed");
+        eprintln!("SKIPPED: fio is not installed");
         return;
     }
     open_to_all(&temporary(&site));

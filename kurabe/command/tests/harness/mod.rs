@@ -27,7 +27,7 @@ pub const NOBODY: u32 = 65534;
 pub fn root() -> bool {
     let root = rustix::process::geteuid().is_root();
     if !root {
-        eprintln!("skipped: making and mounting file systems needs root");
+        eprintln!("SKIPPED: making and mounting file systems needs root");
     }
     root
 }
@@ -37,7 +37,7 @@ pub fn tool(name: &str) -> Option<PathBuf> {
     let places = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/bin"];
     let found = places.iter().map(|place| Path::new(place).join(name)).find(|path| path.exists());
     if found.is_none() {
-        eprintln!("skipped: {name} is not installed");
+        eprintln!("SKIPPED: {name} is not installed");
     }
     found
 }

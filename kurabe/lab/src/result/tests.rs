@@ -376,7 +376,7 @@ const STRANGER: u32 = 54_321;
 fn give_away(path: &Path) -> bool {
     let given = std::os::unix::fs::lchown(path, Some(STRANGER), Some(STRANGER)).is_ok();
     if !given {
-        eprintln!("skipped: only root can give a file to another user");
+        eprintln!("SKIPPED: only root can give a file to another user");
     }
     given
 }

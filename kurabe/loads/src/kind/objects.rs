@@ -517,7 +517,7 @@ mod tests {
         file.write_all(&vec![7; 3 << 20]).unwrap();
         file.sync_all().unwrap();
         if extents(&file).is_err() {
-            eprintln!("skipped: the file system of /var/tmp does not tell where files lie");
+            eprintln!("SKIPPED: the file system of /var/tmp does not tell where files lie");
             return;
         }
         let place = store_place(home.path()).unwrap();

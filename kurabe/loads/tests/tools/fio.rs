@@ -302,7 +302,7 @@ fn a_job_that_has_the_network_reaches_no_local_socket() {
         return;
     }
     if loads::enclosure::refusal().is_some() {
-        eprintln!("skipped: the kernel grants no namespaces");
+        eprintln!("SKIPPED: the kernel grants no namespaces");
         return;
     }
     let places = places();

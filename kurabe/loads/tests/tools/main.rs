@@ -16,7 +16,7 @@ use loads::tool::Tool;
 fn installed(tool: Tool) -> bool {
     let found = tool.locate().is_ok();
     if !found {
-        eprintln!("skipped: {} is not installed", tool.program());
+        eprintln!("SKIPPED: {} is not installed", tool.program());
     }
     found
 }

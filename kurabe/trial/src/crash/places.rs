@@ -112,7 +112,7 @@ mod tests {
             })
         };
         let Some(file) = has("below/file") else {
-            return eprintln!("skipped: /var/tmp does not say where files lie");
+            return eprintln!("SKIPPED: /var/tmp does not say where files lie");
         };
         assert_eq!(file, "bytes 0 to 512 of below/file");
         // Not every file system tells that of its directories.

@@ -244,7 +244,7 @@ fn what_is_missing_is_left_out_and_named() {
     let mut study = resolved(&text.replace("'true'", "['/no/such/other']"));
     assert!(leave_out_missing(&mut study).unwrap_err().message.contains("/no/such/other"));
     if filesystem::missing(filesystem::by_name("nilfs2").unwrap()).is_empty() {
-        eprintln!("skipped: this machine has NILFS2, so there is no baseline to leave out");
+        eprintln!("SKIPPED: this machine has NILFS2, so there is no baseline to leave out");
         return;
     }
     let mut study = resolved(&text.replace("leave-out", "baseline = 'nilfs2'\nleave-out"));
