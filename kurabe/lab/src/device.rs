@@ -32,6 +32,11 @@ pub enum Base {
     Existing(PathBuf),
 }
 
+/// The kind of an image file.
+pub const IMAGE: &str = "loop";
+/// The kind of a device in memory.
+pub const MEMORY: &str = "mem";
+
 /// The device of a study that names none.
 pub const DEFAULT_DEVICE: &str = "loop:8G";
 

@@ -8,7 +8,7 @@
 
 use lab::analysis::Analysis;
 use lab::condition::Outcome;
-use lab::device::DeviceName;
+use lab::device::{DeviceName, IMAGE, MEMORY};
 use lab::judgement::Result as Measurements;
 use lab::plan::Plan;
 use lab::record::Record;
@@ -255,11 +255,11 @@ fn differs(study: &Study) -> Vec<String> {
     let name = DeviceName::parse(&study.device);
     let device = match name.as_ref().map(DeviceName::kind) {
         _ if on_directories => None,
-        Ok(Some("loop")) => Some(format!(
+        Ok(Some(IMAGE)) => Some(format!(
             "the device was an image file ({}) on the host's file system: that file system, its disk and whatever else uses them are part of every number",
             study.device
         )),
-        Ok(Some("mem")) => Some(format!(
+        Ok(Some(MEMORY)) => Some(format!(
             "the device lay in memory ({}): nothing here says anything about a disk",
             study.device
         )),

@@ -2,7 +2,7 @@
 
 use lab::analysis::{Comparison, ContenderAnalysis, MetricAnalysis, WorkloadAnalysis};
 use lab::condition::Gate;
-use lab::device::DeviceName;
+use lab::device::{DeviceName, IMAGE, MEMORY};
 use lab::load::{DEPTH_AXIS, Load, OVERALL_OPERATION, QUANTILES};
 use lab::plan::Plan;
 use lab::record::{Outcome, Phase, Record, TIME_METRIC, unfinished_block};
@@ -403,8 +403,8 @@ pub fn device_text(plan: &Plan) -> String {
     }
     let device = &plan.study.device;
     let text = match DeviceName::parse(device).as_ref().map(DeviceName::kind) {
-        Ok(Some("loop")) => format!("an image file ({device})"),
-        Ok(Some("mem")) => format!("memory, not a disk ({device})"),
+        Ok(Some(IMAGE)) => format!("an image file ({device})"),
+        Ok(Some(MEMORY)) => format!("memory, not a disk ({device})"),
         _ => device.clone(),
     };
     plan.study.host().map_or(text.clone(), |host| format!("{text} of {host}"))

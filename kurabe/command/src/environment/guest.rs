@@ -11,6 +11,7 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use guest::{Disk, End, Guest};
+use lab::device::MEMORY;
 use lab::event::Event;
 use lab::record::{GuestFacts, Outcome, Record};
 use lab::reported::Reported;
@@ -65,7 +66,7 @@ impl Boot {
             return Err(format!("a guest's disk cannot stand on a device of kind {}", device.kind));
         };
         // Memory has no way past the page cache: it lies there.
-        let disk = Disk { path: path.into(), direct: device.kind != "mem", discard: spec.discard };
+        let disk = Disk { path: path.into(), direct: device.kind != MEMORY, discard: spec.discard };
         let module = module_of(&spec.contender);
         let mut modules: Vec<&str> = module.into_iter().collect();
         if module.is_none() || !layers_of(spec).is_empty() {

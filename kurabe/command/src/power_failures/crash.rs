@@ -10,7 +10,7 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
 use lab::contender::Contender;
-use lab::device::{Base, DeviceName};
+use lab::device::{Base, DeviceName, IMAGE, MEMORY};
 use lab::environment::Environment;
 use lab::event::Event;
 use lab::quantity::{parse_duration, parse_size};
@@ -476,7 +476,7 @@ pub fn size(text: &str) -> Result<u64, Failure> {
     let name = DeviceName::parse(text).map_err(|error| refused(error.problem))?;
     match (name.base, &name.layers[..]) {
         (Base::Made { kind, size_bytes, directory: None }, [])
-            if ["loop", "mem"].contains(&kind.as_str()) =>
+            if [IMAGE, MEMORY].contains(&kind.as_str()) =>
         {
             Ok(size_bytes)
         }

@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
+use lab::device::IMAGE;
 use lab::quantity::{about_text, size_text};
 use rustix::fs::{FallocateFlags, IFlags, OFlags};
 use trust::Directory;
@@ -15,7 +16,7 @@ use super::{BackingFacts, Base, DeviceError, Kind, Making, Prepared, Request};
 
 /// An image file.
 pub(super) static LOOP: Kind = Kind {
-    name: "loop",
+    name: IMAGE,
     notation: "loop:8G or loop:8G@/DIR (an image file)",
     request: |base, _| match base {
         Base::Made { size_bytes, directory, .. } => {

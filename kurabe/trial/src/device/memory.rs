@@ -2,6 +2,7 @@
 
 use std::fs::File;
 
+use lab::device::MEMORY;
 use lab::quantity::{about_text, size_text};
 use rustix::fs::MemfdFlags;
 
@@ -12,7 +13,7 @@ use crate::memory_limit;
 
 /// Memory.
 pub(super) static MEM: Kind = Kind {
-    name: "mem",
+    name: MEMORY,
     notation: "mem:4G (memory)",
     request: |base, _| match base {
         Base::Made { size_bytes, directory: None, .. } => Ok(Box::new(Memory(*size_bytes))),
