@@ -21,6 +21,7 @@ mod aligned;
 pub mod claim;
 mod counting;
 mod delaying;
+mod destination;
 mod faulty;
 mod file;
 mod memory;

@@ -13,7 +13,6 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use rustix::fs::flock;
-use trust::file::{self, Named};
 use trust::mounts::mounts_of;
 pub use trust::mounts::{Mount, mounts};
 pub use trust::output;
@@ -21,14 +20,13 @@ pub use trust::program;
 use trust::{Directory, Refused, way};
 
 use crate::claim::{self, Permission, Use, examine_open};
+pub use crate::destination::{Copied, Destination};
 use crate::file::of_system;
 use crate::{AlignedBuffer, BlockDevice, FileDevice, FileDeviceOptions};
 
 const RELEASE_POLL: Duration = Duration::from_millis(20);
 /// How much of the start of an image must be zeros for it to count as empty, in bytes.
 const LOOK_BYTES: u64 = 1 << 20;
-/// Rights of a new file that a value is copied to, less what the umask takes.
-const TARGET_MODE: u32 = 0o666;
 /// What a device says that is switched to reading only.
 const DEVICE_PROTECTED: &str = "the device is write-protected: look for a switch on the medium, or \
                                 allow writing with `blockdev --setrw`";
@@ -162,25 +160,6 @@ fn open_waiting(
         }
         std::thread::sleep(RELEASE_POLL);
     }
-}
-
-/// Opens a file that the user named to be written: the one that is there (`exists`), of any kind and as it
-/// is, or a new one. Neither is reached by a stranger's link, or belongs to a stranger.
-pub fn open_target(path: &Path, exists: bool) -> Result<File, Failure> {
-    let open = || -> io::Result<File> {
-        match (file::named(path).map_err(of_system)?, exists) {
-            (Named::There(place), true) => {
-                place.believe_owner()?;
-                File::options().write(true).open(place.descriptor_path())
-            }
-            (Named::There(_), false) => Err(io::ErrorKind::AlreadyExists.into()),
-            (Named::Missing(..), true) => Err(io::ErrorKind::NotFound.into()),
-            (Named::Missing(directory, name), false) => {
-                directory.create_file(name, TARGET_MODE).map_err(of_system)
-            }
-        }
-    };
-    open().map_err(|error| opening_failed(path, &error))
 }
 
 /// Writes files into a directory that the user named, which is made where it is missing. What has

@@ -3,12 +3,11 @@
 use std::fmt;
 use std::fs;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use block::tool::{self, Failure, check_free, open_target, output};
+use block::tool::{self, Copied, Destination, Failure, check_free, output};
 use block::{BlockDevice, FileDevice, complain};
 use lump::{CreateOptions, Durability, Geometry, OpenOptions, Store, Value};
 
@@ -128,22 +127,13 @@ pub fn get(
         let mut output = output::stdout();
         return output.write_all(&value).and_then(|()| output.flush()).map_err(Failure::of_output);
     };
-    let facts = path.metadata().ok();
-    let is_file = facts.as_ref().is_some_and(fs::Metadata::is_file);
-    if is_file && !force {
-        return Err(refused(path, "the file exists; --force replaces it"));
-    }
-    let mut output = open_target(path, facts.is_some())?;
-    let failed = |error| Failure::failed(path.display(), error);
-    if is_file {
-        let of = |facts: fs::Metadata| (facts.dev(), facts.ino());
-        let opened = of(output.metadata().map_err(failed)?);
-        if device.metadata().is_ok_and(|device| of(device) == opened) {
-            return Err(refused(path, "it holds the store itself"));
-        }
-        output.set_len(0).map_err(failed)?;
-    }
-    output.write_all(&value).map_err(failed)
+    let copied = Copied { holder: device, size_bytes: value.len() as u64 };
+    let destination = Destination::open(path, &copied, force)?;
+    let written = destination.file().write_all(&value);
+    written.map_err(|error| {
+        destination.give_up(path);
+        Failure::failed(path.display(), error)
+    })
 }
 
 /// Lists keys.

@@ -47,7 +47,7 @@ fn values_go_in_and_come_out() {
     assert!(lump(&["get", &image, "2a"]).stdout == bytes);
     assert!(lump(&["get", &image, "2a", "--range", "1k-2k"]).stdout == bytes[1024..2048]);
     assert!(fail(&["get", &image, "2a", &out], 2).contains("--force"));
-    assert!(fail(&["get", &image, "2a", "-f", &image], 2).contains("the store itself"));
+    assert!(fail(&["get", &image, "2a", "-f", &image], 2).contains("what is copied lies in it"));
     assert!(fail(&["get", &image, "2b"], 2).contains("no value"));
     assert!(fail(&["get", &image, "2a", "--range", "5-300001"], 2).contains("300000 bytes"));
     assert!(fail(&["put", &image, "key", &file], 2).contains("hexadecimal"));
@@ -67,6 +67,30 @@ fn values_go_in_and_come_out() {
         assert!(us[3] >= 1.0 && us.is_sorted(), "{measured}");
     }
     assert_eq!(succeed(&["list", &image]), "", "a benchmark leaves nothing");
+}
+
+#[test]
+fn a_device_is_never_what_a_value_is_written_to() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_string();
+    let (image, disk) = (path("image"), path("disk"));
+    succeed(&["create", "-q", "--size", "4M", &image]);
+    fs::write(path("value"), "value").unwrap();
+    succeed(&["put", &image, "7", &path("value")]);
+    fs::write(&disk, vec![7; 1 << 20]).unwrap();
+    let losetup = |arguments: &[&str]| Command::new("losetup").args(arguments).output();
+    let node = match losetup(&["--find", "--show", &disk]) {
+        Ok(output) if output.status.success() => String::from_utf8(output.stdout).unwrap(),
+        _ => return eprintln!("skipped: no loop device can be made here"),
+    };
+    let node = node.trim();
+    let said = [&["get", &image, "7", node][..], &["get", "-f", &image, "7", node]].map(lump);
+    let attached = lump(&["get", "-f", &image, "7", &disk]);
+    losetup(&["--detach", node]).unwrap();
+    for output in said.iter().chain([&attached]) {
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+    }
+    assert!(fs::read(&disk).unwrap() == vec![7; 1 << 20]);
 }
 
 #[test]

@@ -5,13 +5,13 @@ use std::fs;
 use std::io::{self, IsTerminal, Read, Seek, Write};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use block::AlignedBuffer;
-use block::tool::{Failure, check_free, check_not_attached, open_target, opening_failed, output};
+use block::tool::{Copied, Destination, Failure, check_free, opening_failed, output};
 
 use crate::cli::{FsckArguments, MkfsArguments};
 use crate::device::{open, open_checked};
@@ -336,73 +336,6 @@ pub fn put(device: &Path, source: &Path, name: Option<&OsStr>, force: bool) -> O
     outcome.and_then(|()| Ok(volume.unmount()?))
 }
 
-/// Opens the file that another of the volume on `device`, of `size` bytes, is copied to, and
-/// empties it; says whether it was made.
-fn open_destination(
-    path: &Path,
-    device: &Path,
-    force: bool,
-    size: u64,
-) -> Result<(fs::File, bool), Failure> {
-    let refuse = |why: &str| Err(Failure::refused(path.display(), why));
-    let facts = path.metadata().ok();
-    let is_regular = facts.as_ref().is_none_or(fs::Metadata::is_file);
-    match &facts {
-        Some(facts) if facts.is_dir() => {
-            return refuse("it is a directory; name a file in it");
-        }
-        Some(facts) if facts.file_type().is_block_device() => {
-            return refuse("it is a device; write on it with dd, from standard output");
-        }
-        Some(facts) if facts.is_file() => {
-            let volume = device.metadata().map_err(|error| opening_failed(device, &error))?;
-            if (facts.dev(), facts.ino()) == (volume.dev(), volume.ino()) {
-                return refuse("it holds the volume itself");
-            }
-            check_not_attached(path)?;
-            if !force {
-                return refuse("the file exists; --force replaces it");
-            }
-        }
-        // A pipe, a terminal or /dev/null has nothing to lose.
-        Some(_) | None => {}
-    }
-    let cannot = |why: &dyn std::fmt::Display| {
-        Failure::failed(path.display(), format!("it cannot have {size} bytes: {why}"))
-    };
-    // The kernel ends whoever tries.
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
-    if is_regular && let Some(limit) = limit.filter(|limit| *limit < size) {
-        return Err(cannot(&format!("the limit of this process (ulimit -f) is {limit}")));
-    }
-    let output = open_target(path, facts.is_some())?;
-    let opened = output.metadata().map_err(broken)?;
-    if facts
-        .as_ref()
-        .is_some_and(|facts| (facts.dev(), facts.ino()) != (opened.dev(), opened.ino()))
-    {
-        return refuse("it changed while it was opened");
-    }
-    if is_regular {
-        // What the target cannot hold must not cost it what it holds.
-        if let Err(error) = output.set_len(size) {
-            remove_made(path, &output, facts.is_none());
-            return Err(cannot(&error));
-        }
-        output.set_len(0).map_err(|error| Failure::failed(path.display(), error))?;
-    }
-    Ok((output, facts.is_none()))
-}
-
-/// Removes a file that was made at `path`, unless another has come there.
-fn remove_made(path: &Path, made: &fs::File, is_made: bool) {
-    let identity = |facts: fs::Metadata| (facts.dev(), facts.ino());
-    let there = path.symlink_metadata().ok().map(identity);
-    if is_made && there.is_some() && there == made.metadata().ok().map(identity) {
-        let _ = fs::remove_file(path);
-    }
-}
-
 /// Lets `output` go on with a hole of `length` bytes, if it can: it is a regular file, and what is
 /// written now becomes its end.
 fn leave_hole(mut output: &fs::File, length: u64) -> io::Result<bool> {
@@ -461,10 +394,15 @@ pub fn get(
                    print it all the same";
         return Err(Failure::refused(shown(name.as_bytes()), why));
     }
-    let (output, is_made) = match path {
-        Some(path) => open_destination(path, device, force, file.size())?,
-        None => (io::stdout().as_fd().try_clone_to_owned().map_err(broken)?.into(), false),
-    };
+    let destination = path
+        .map(|path| {
+            let copied = Copied { holder: device, size_bytes: file.size() };
+            Destination::open(path, &copied, force)
+        })
+        .transpose()?;
+    let standard_output: fs::File =
+        io::stdout().as_fd().try_clone_to_owned().map_err(broken)?.into();
+    let output = destination.as_ref().map_or(&standard_output, Destination::file);
     let shown = path.unwrap_or(Path::new("standard output"));
     let failed = |error: io::Error| {
         if path.is_none() {
@@ -472,12 +410,14 @@ pub fn get(
         }
         Failure::failed(shown.display(), error)
     };
-    let outcome = copy_out(&file, &output, &mut buffer, failed);
+    let outcome = copy_out(&file, output, &mut buffer, failed);
     if output::reader_left() {
         return Ok(());
     }
-    if outcome.is_err() {
-        remove_made(shown, &output, is_made);
+    if outcome.is_err()
+        && let Some(destination) = destination
+    {
+        destination.give_up(shown);
     }
     outcome
 }

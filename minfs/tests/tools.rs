@@ -78,7 +78,7 @@ fn neither_put_nor_get_takes_a_directory_or_the_volume_itself() {
             get.arg("get").args(force).args([image, "text", to]).output().unwrap()
         };
         assert!(refusal(&get(&directory), 2).contains("it is a directory"));
-        assert!(refusal(&get(image), 2).contains("it holds the volume itself"));
+        assert!(refusal(&get(image), 2).contains("what is copied lies in it"));
         assert!(fs::read(image).unwrap() == before);
     }
 }
