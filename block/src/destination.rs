@@ -1,7 +1,7 @@
 //! Where a tool copies a file or a value out to: one rule for all of them.
 //!
 //! A device is never written, and neither is the image that the content comes from. A file that
-//! exists takes `--force`.
+//! exists takes `--force`. A new one has no more rights than the source has.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -13,9 +13,6 @@ use trust::file::{self, Named};
 use crate::file::of_system;
 use crate::tool::{Failure, check_not_attached, opening_failed};
 
-/// Rights of a new file, less what the umask takes.
-const NEW_MODE: u32 = 0o666;
-
 /// What is copied, for [`Destination::open`].
 #[derive(Debug)]
 pub struct Copied<'a> {
@@ -23,6 +20,8 @@ pub struct Copied<'a> {
     pub holder: &'a Path,
     /// How long it is, in bytes.
     pub size_bytes: u64,
+    /// Its permissions; a new file gets them, less what the umask takes.
+    pub mode: u32,
 }
 
 /// A file that the user named to be written, open and empty.
@@ -75,7 +74,7 @@ impl Destination {
         if is_regular && let Some(limit) = limit.filter(|limit| *limit < size) {
             return Err(cannot(&format!("the limit of this process (ulimit -f) is {limit}")));
         }
-        let opened = open(path, facts.is_some());
+        let opened = open(path, facts.is_some(), copied.mode);
         let file = opened.map_err(|error| opening_failed(path, &error))?;
         let output = Destination { file, is_made: facts.is_none() };
         let found = output.file.metadata().map_err(failed)?;
@@ -112,7 +111,7 @@ fn identity(facts: &Metadata) -> (u64, u64) {
     (facts.dev(), facts.ino())
 }
 
-fn open(path: &Path, exists: bool) -> io::Result<File> {
+fn open(path: &Path, exists: bool, mode: u32) -> io::Result<File> {
     match (file::named(path).map_err(of_system)?, exists) {
         (Named::There(place), true) => {
             place.believe_owner()?;
@@ -121,7 +120,8 @@ fn open(path: &Path, exists: bool) -> io::Result<File> {
         (Named::There(_), false) => Err(io::ErrorKind::AlreadyExists.into()),
         (Named::Missing(..), true) => Err(io::ErrorKind::NotFound.into()),
         (Named::Missing(directory, name), false) => {
-            directory.create_file(name, NEW_MODE).map_err(of_system)
+            // With these rights from the start, and never with those to run as somebody else.
+            directory.create_file(name, mode & 0o777).map_err(of_system)
         }
     }
 }

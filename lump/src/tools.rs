@@ -3,6 +3,7 @@
 use std::fmt;
 use std::fs;
 use std::io::{self, Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -127,7 +128,10 @@ pub fn get(
         let mut output = output::stdout();
         return output.write_all(&value).and_then(|()| output.flush()).map_err(Failure::of_output);
     };
-    let copied = Copied { holder: device, size_bytes: value.len() as u64 };
+    // A value has no permissions of its own: who may read the store may read it.
+    let facts = device.metadata().map_err(|error| tool::opening_failed(device, &error))?;
+    let mode = facts.permissions().mode() & 0o666;
+    let copied = Copied { holder: device, size_bytes: value.len() as u64, mode };
     let destination = Destination::open(path, &copied, force)?;
     let written = destination.file().write_all(&value);
     written.map_err(|error| {

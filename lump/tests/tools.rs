@@ -70,6 +70,21 @@ fn values_go_in_and_come_out() {
 }
 
 #[test]
+fn a_value_that_is_taken_out_is_for_those_who_may_read_the_store() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_string();
+    let (image, out) = (path("image"), path("out"));
+    succeed(&["create", "-q", "--size", "4M", &image]);
+    succeed(&["put", &image, "7", "/dev/null"]);
+    for (mode, copied) in [(0o600, 0o600), (0o755, 0o644)] {
+        fs::set_permissions(&image, PermissionsExt::from_mode(mode)).unwrap();
+        succeed(&["get", &image, "7", &out]);
+        assert_eq!(fs::metadata(&out).unwrap().mode() & 0o7777, copied, "{mode:o}");
+        fs::remove_file(&out).unwrap();
+    }
+}
+
+#[test]
 fn a_device_is_never_what_a_value_is_written_to() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name).to_str().unwrap().to_string();

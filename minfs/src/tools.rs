@@ -396,7 +396,8 @@ pub fn get(
     }
     let destination = path
         .map(|path| {
-            let copied = Copied { holder: device, size_bytes: file.size() };
+            let mode = file.facts().attributes.mode;
+            let copied = Copied { holder: device, size_bytes: file.size(), mode };
             Destination::open(path, &copied, force)
         })
         .transpose()?;

@@ -7,6 +7,10 @@ use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, lchown};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+
+use block::{FileDevice, FileDeviceOptions};
+use minfs::{MountOptions, Volume};
 
 use common::{MINFS, minfs, pattern, succeed};
 
@@ -80,6 +84,31 @@ fn neither_put_nor_get_takes_a_directory_or_the_volume_itself() {
         assert!(refusal(&get(&directory), 2).contains("it is a directory"));
         assert!(refusal(&get(image), 2).contains("what is copied lies in it"));
         assert!(fs::read(image).unwrap() == before);
+    }
+}
+
+#[test]
+fn get_gives_a_copy_no_more_rights_than_the_file_has() {
+    let site = Site::new();
+    let image = &site.image;
+    for (mode, umask, copied) in [
+        (0o600, "022", 0o600),
+        (0o640, "022", 0o640),
+        (0o666, "022", 0o644),
+        (0o644, "077", 0o600),
+        (0o4755, "022", 0o755),
+    ] {
+        let device = FileDevice::open(image, &FileDeviceOptions::default()).unwrap();
+        let volume = Volume::mount(Arc::new(device), &MountOptions::default()).unwrap();
+        let file = volume.open(b"text").unwrap();
+        file.set_attributes(|attributes| attributes.mode = mode).unwrap();
+        drop(file);
+        volume.unmount().unwrap();
+        let out = site.path("out");
+        let get = format!("umask {umask}; exec {MINFS} get {image} text {out}");
+        succeed(Command::new("sh").args(["-c", &get]).output().unwrap());
+        assert_eq!(fs::metadata(&out).unwrap().mode() & 0o7777, copied, "{mode:o}, {umask}");
+        fs::remove_file(out).unwrap();
     }
 }
 
