@@ -95,7 +95,14 @@ pub fn append(path: &Path) -> Result<File, Refused> {
 /// [`Refused`]: its directory is missing or a stranger's, or the name is that of something else
 /// than a file of a believed owner.
 pub fn check_target(path: &Path) -> Result<(), Refused> {
-    if is_stream(path) { Ok(()) } else { target(path).map(drop) }
+    if is_stream(path) {
+        return Ok(());
+    }
+    let (directory, _) = target(path)?;
+    // A new file takes the place of the one that is there; who may do all cannot on what is read-only.
+    let rights = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
+    rustix::fs::access(directory.descriptor_path(), rights)
+        .map_err(|error| Refused::system(directory.path(), error))
 }
 
 /// Whether a path stands for a stream that is open already, and no file will be there.

@@ -396,3 +396,18 @@ fn a_list_that_lets_somebody_write_is_not_hidden_by_an_own_group() {
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o664);
     assert!(matches!(file::read_text(&file), Err(Refused::Writable { .. })));
 }
+
+#[test]
+fn a_file_on_a_read_only_file_system_is_refused_before_it_is_written() {
+    use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+    let home = tempfile::tempdir_in("/var/tmp").unwrap();
+    let target = home.path().join("file");
+    trust::file::check_target(&target).unwrap();
+    if let Err(error) = mount("test", home.path(), "tmpfs", MountFlags::RDONLY, None) {
+        eprintln!("SKIPPED: mounting needs root ({error})");
+        return;
+    }
+    let checked = trust::file::check_target(&target);
+    unmount(home.path(), UnmountFlags::DETACH).unwrap();
+    assert!(checked.unwrap_err().to_string().contains("Read-only"));
+}

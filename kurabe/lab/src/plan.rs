@@ -58,6 +58,9 @@ pub struct PlannedTrial {
     pub contender: usize,
 }
 
+/// Contenders of a study: who may be the fastest is asked of each pair, and each look asks anew.
+pub const CONTENDERS_MAX: usize = 64;
+
 impl Plan {
     /// Expands a study. The order depends on nothing but the study's shape and the seed.
     pub fn new(study: Study, seed: u64) -> Plan {
@@ -198,6 +201,9 @@ impl Plan {
         let study = &self.study;
         if study.contenders.is_empty() || study.workloads.is_empty() {
             return Err("the plan has no contender or no workload".into());
+        }
+        if study.contenders.len() > CONTENDERS_MAX {
+            return Err(format!("the plan has more than {CONTENDERS_MAX} contenders"));
         }
         if study.baseline >= study.contenders.len() {
             return Err(format!("the baseline is contender {}, which is none", study.baseline));

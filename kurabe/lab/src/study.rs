@@ -20,6 +20,7 @@ use crate::contender::{Contender, Layer};
 use crate::device::{DEFAULT_DEVICE, DeviceName};
 use crate::environment::Environment;
 use crate::name;
+use crate::plan::CONTENDERS_MAX;
 use crate::quantity::parse_duration;
 use crate::spec::{Cache, Output, Workload};
 
@@ -484,6 +485,11 @@ impl StudyText {
                 }
                 contenders.push(contender);
             }
+        }
+        if contenders.len() > CONTENDERS_MAX {
+            let problem =
+                format!("there are {}; a study has at most {CONTENDERS_MAX}", contenders.len());
+            return Err(error("contenders", problem));
         }
         self.resolve_layers(&mut contenders)?;
         // The processor of a guest may be an emulated one, another machine is another, and the disk of

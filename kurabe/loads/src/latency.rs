@@ -256,6 +256,11 @@ struct RecordedKind {
     sums: Sums,
 }
 
+/// Histograms in a log, and the bytes of each as it is written: no load has as many kinds of operations. The log may
+/// come from what a stranger's job got hold of.
+const LOG_ENTRIES_MAX: usize = 1024;
+const LOG_ENTRY_BYTES_MAX: usize = 64 << 10;
+
 impl Recording {
     /// Adds what another recorder saw. Kinds are matched by name. Both must come from the same
     /// constructor with the same interval, else this panics: their series have no common axis.
@@ -389,9 +394,11 @@ impl Recording {
             else {
                 continue;
             };
-            let packed = STANDARD
-                .decode(interval.encoded_histogram())
-                .map_err(|error| wrong(error.to_string()))?;
+            let encoded = interval.encoded_histogram();
+            if number >= LOG_ENTRIES_MAX || encoded.len() > LOG_ENTRY_BYTES_MAX {
+                return Err(wrong("there are too many, or this one is too large".into()));
+            }
+            let packed = STANDARD.decode(encoded).map_err(|error| wrong(error.to_string()))?;
             let histogram: Histogram<u64> = deserializer
                 .deserialize(&mut packed.as_slice())
                 .map_err(|error| wrong(error.to_string()))?;

@@ -1,6 +1,8 @@
 //! What a reader came for: which contender is faster under which load, by how much and how sure, and
 //! what could change the decision. The same blocks for the terminal, Markdown and the page.
 
+use std::collections::BTreeSet;
+
 use lab::analysis::{
     Analysis, Comparison, ContenderAnalysis, Forecast, WorkloadAnalysis, control_words,
 };
@@ -174,10 +176,20 @@ fn outlook(source: &Source) -> Vec<Block> {
         let which = what_is_open(source, &forecast);
         let name = shlex::try_quote(&source.name).unwrap_or_default();
         let more = forecast.more().unwrap_or(source.plan.stop_rule.max_blocks);
+        // What was stopped before its fewest blocks goes on as it was planned.
+        let more = if is_unfinished(source) { String::new() } else { format!(" --more {more}") };
         blocks.push(Block::Text(format!("To decide what is open ({which}{much}):")));
-        blocks.push(Block::Code(format!("kurabe resume {name} --more {more}")));
+        blocks.push(Block::Code(format!("kurabe resume {name}{more}")));
     }
     blocks
+}
+
+/// Whether a study that nothing bounds but its number of blocks has fewer than it was to have at least.
+fn is_unfinished(source: &Source) -> bool {
+    let study = &source.plan.study;
+    let measured = source.records.iter().filter(|record| !record.warmup && record.has_ended());
+    let blocks: BTreeSet<u32> = measured.map(|record| record.block).collect();
+    study.budget_ns.is_none() && blocks.len() < study.blocks_min as usize
 }
 
 /// Who is not told apart from the baseline yet, and who may be the fastest, each with its load where there

@@ -31,6 +31,13 @@ pub fn understood(job: &JobFile) -> Result<(), String> {
     for engine in options(job).filter(|option| option.name == "ioengine") {
         check_engine(engine)?;
     }
+    if let Some(option) = options(job).find(|option| ["uid", "gid"].contains(&option.name.as_str()))
+    {
+        let fault = format!(
+            "`{option}`: a job stays the user that it is; leave it out, or give --user NAME"
+        );
+        return Err(option.place.fault(fault).into());
+    }
     match options(job).find(|option| is_misread(option)) {
         Some(option) => {
             let fault = format!(

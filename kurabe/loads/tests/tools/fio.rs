@@ -283,6 +283,7 @@ fn what_fio_does_not_take_is_told_with_its_place_and_touches_nothing() {
         ("direct", &["job.fio:5:", "Option direct requires an argument"]),
         ("verify = crc99", &["job.fio:5:10: ", "`verify=crc99`", "crc32c"]),
         ("bz=4k", &["job.fio:5:1: ", "`bz=4k`", "no option of this name"]),
+        ("uid=1", &["job.fio:5:1: ", "`uid=1`: a job stays the user", "--user"]),
         ("bs=4q", &["job.fio:5:4: ", "`bs=4q` is no size", "4k"]),
     ] {
         let error = told(bad).expect_err(bad);
