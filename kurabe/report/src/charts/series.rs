@@ -10,6 +10,19 @@ use crate::chart::{Axis, Chart, Mark, Point, Series, Sign};
 use crate::table::{Cell, Table};
 use crate::text;
 
+/// Columns of the numbers behind a chart.
+const COLUMNS: [&str; 9] = [
+    "contender",
+    "trials",
+    "intervals",
+    "median at the start",
+    "median at the end",
+    "change",
+    "median steady from",
+    "trials steady",
+    "trials with a change",
+];
+
 /// One chart for each series that the load reports.
 pub fn charts(view: &View<'_>) -> Vec<Chart> {
     let records = view.source.completed(&view.analysis.workload);
@@ -88,58 +101,26 @@ fn chart(
     let mut series = Vec::new();
     let mut marks: Vec<Series> = Vec::new();
     let mut said = Vec::new();
-    let mut numbers = Table::new(&[
-        "contender",
-        "trials",
-        "intervals",
-        "median at the start",
-        "median at the end",
-        "change",
-        "median steady from",
-        "trials steady",
-        "trials with a change",
-    ]);
+    let mut numbers = Table::new(&COLUMNS);
     for (key, trials) in trials.iter().enumerate().filter(|(_, trials)| !trials.is_empty()) {
         let label = &view.analysis.contenders[key].label;
-        for trial in trials.iter().filter(|_| trials.len() > 1) {
-            let points = trial.measured.values.iter().enumerate().map(|(index, value)| {
-                let words =
-                    format!("{label}, trial {}: {}", trial.number, text::figure(*value, unit));
-                Point::at(trial.seconds(index), value / size, words)
-            });
-            series.push(Series { key, mark: Mark::Faint, points: points.collect() });
-        }
-        marks.extend(marks_of(key, label, trials, size));
         let middle = middle_of(trials);
-        let points = middle.iter().map(|(seconds, value)| {
-            let words =
-                format!("{label}, median after {seconds:.0} s: {}", text::figure(*value, unit));
-            Point::at(*seconds, value / size, words)
-        });
-        series.push(Series { key, mark: Mark::Line, points: points.collect() });
+        series.extend(lines_of(key, label, trials, &middle, (unit, size)));
+        marks.extend(marks_of(key, label, trials, size));
         let values: Vec<f64> = middle.iter().map(|(_, value)| *value).collect();
-        let reached = steady_from(&values);
-        if let Some((seconds, value)) = reached.and_then(|round| middle.get(round)) {
+        let steady = steady_from(&values).and_then(|round| middle.get(round));
+        if let Some((seconds, value)) = steady {
             let words =
                 format!("{label}: steady from {seconds:.0} s on (SNIA's rule on the median)");
-            marks.push(Series {
-                key,
-                mark: Mark::Ring,
-                points: vec![Point::at(*seconds, value / size, words)],
-            });
+            let points = vec![Point::at(*seconds, value / size, words)];
+            marks.push(Series { key, mark: Mark::Ring, points });
         }
         let change = drift_of(&values);
         if let Some(change) = change {
             said.push(format!("{label} {change:+.0} %"));
         }
-        numbers.rows.push(number_row(
-            label,
-            trials,
-            &values,
-            change,
-            unit,
-            reached.and_then(|round| middle.get(round)).map(|point| point.0),
-        ));
+        let steady_seconds = steady.map(|point| point.0);
+        numbers.rows.push(number_row(label, trials, &values, change, unit, steady_seconds));
     }
     let signs = signs_of(&marks);
     series.extend(marks);
@@ -168,6 +149,29 @@ fn chart(
             ),
         )
     })
+}
+
+/// A contender's trials as thin lines where there are several, and their median as a thick one.
+fn lines_of(
+    key: usize,
+    label: &str,
+    trials: &[Trial<'_>],
+    middle: &[(f64, f64)],
+    (unit, size): (Unit, f64),
+) -> Vec<Series> {
+    let thin = trials.iter().filter(|_| trials.len() > 1).map(|trial| {
+        let points = trial.measured.values.iter().enumerate().map(|(index, value)| {
+            let words = format!("{label}, trial {}: {}", trial.number, text::figure(*value, unit));
+            Point::at(trial.seconds(index), value / size, words)
+        });
+        Series { key, mark: Mark::Faint, points: points.collect() }
+    });
+    let points = middle.iter().map(|(seconds, value)| {
+        let words = format!("{label}, median after {seconds:.0} s: {}", text::figure(*value, unit));
+        Point::at(*seconds, value / size, words)
+    });
+    let thick = Series { key, mark: Mark::Line, points: points.collect() };
+    thin.chain([thick]).collect()
 }
 
 fn trials_of<'a>(records: &[&'a Record], name: &str) -> Vec<Trial<'a>> {
