@@ -381,7 +381,7 @@ fn a_hostile_guest_speaks_for_its_own_trial_only_and_within_bounds() {
         "of() {{ echo \"$spec\" | sed \"s/.*\\\"$1\\\":\\($2\\).*/\\1/\"; }}\n\
          [ -e {first} ] || printf '{record}' \"$(of trial '[0-9]*')\" \\\n\
          \"$(of workload '{{\"name\":\\(\"[^\"]*\"\\)' | sed 's/{{\"name\"://')\" \\\n\
-         \"$(of contender '{{[^{{}}]*{{[^{{}}]*}}[^{{}}]*}}')\" >{first}\ncat {first}"
+         \"$(of contender '{{[^{{}}]*{{[^{{}}]*}}[^{{}}]*{{[^{{}}]*}}[^{{}}]*}}')\" >{first}\ncat {first}"
     );
     let (_, records) = compare(&answer);
     let outcome = |record: &Value| record["outcome"]["kind"].as_str().unwrap().to_string();

@@ -40,7 +40,7 @@ pub use modes::{Slow, slow_turns};
 pub use order::{Order, OrderEffect, Turn, order};
 pub use steady_state::{STEADY_ROUNDS, steady_from};
 pub use stop::{StopRule, TIGHT, is_tight};
-pub use summary::{Summary, outlier_threshold, summarize};
+pub use summary::{MEDIAN_CONFIDENCE, Summary, outlier_threshold, summarize};
 pub use unpaired::{UnpairedComparison, compare_unpaired_family};
 pub use wander::wander;
 

@@ -18,7 +18,7 @@ use crate::sessions::{Fact, facts, sessions};
 use crate::source::{Source, value_of};
 use crate::svg::{self, Place};
 use crate::table::{Cell, Table, Tone};
-use crate::tables::{gate_text, tone_of, verdict_text};
+use crate::tables::{self, gate_text, tone_of, verdict_text};
 use crate::{html, text};
 
 mod charts;
@@ -276,7 +276,8 @@ fn shown(fact: &Fact) -> String {
 
 /// The metrics of a load: one row for each contender and result.
 pub fn figure_table(across: &Across<'_>, metric: &AcrossMetric) -> Table {
-    let head = format!("{} [interval]", metric.name);
+    let summaries = metric.contenders.iter().flat_map(|one| one.summaries.iter().flatten());
+    let head = format!("{} [{}]", metric.name, tables::brackets(summaries));
     let ratio = format!("ratio to {} [interval]", across.names[0]);
     let mut table = Table::new(&["contender", "result", "trials", &head, &ratio, "verdict"]);
     for contender in &metric.contenders {

@@ -6,7 +6,7 @@ use lab::device::{DeviceName, IMAGE, MEMORY};
 use lab::load::{DEPTH_AXIS, Load, OVERALL_OPERATION, QUANTILES};
 use lab::plan::Plan;
 use lab::record::{Outcome, Phase, Record, TIME_METRIC, unfinished_block};
-use lab::statistics::{Slow, Verdict};
+use lab::statistics::{MEDIAN_CONFIDENCE, Slow, Summary, Verdict};
 use lab::warning::Kind;
 use lab::watched::{Cause, Watched, causes};
 use lab::words::ratio_with_interval;
@@ -18,9 +18,11 @@ use crate::{checks, quotient, text};
 /// The ranking under a load: one row a contender, the best first.
 pub fn contenders(workload: &WorkloadAnalysis, plan: &Plan) -> Table {
     let baseline = plan.baseline_label();
+    let summaries =
+        workload.contenders.iter().filter_map(|one| Some(&one.metrics.first()?.summary));
     let mut table = Table::new(&[
         "contender",
-        &format!("{} [interval]", primary_metric(workload)),
+        &format!("{} [{}]", primary_metric(workload), brackets(summaries)),
         &format!("times as fast as {baseline} [interval]"),
         "verdict",
         "slow trials",
@@ -32,6 +34,15 @@ pub fn contenders(workload: &WorkloadAnalysis, plan: &Plan) -> Table {
         table.rows.push(std::iter::once(contender.label.as_str().into()).chain(cells).collect());
     }
     table.without_empty_columns()
+}
+
+/// What the brackets around values hold: an interval of 95 % confidence, or, of some with too few values for one,
+/// the least and the greatest.
+pub fn brackets<'a>(mut summaries: impl Iterator<Item = &'a Summary>) -> &'static str {
+    let is_range = |summary: &Summary| {
+        summary.median_interval.is_some_and(|interval| interval.confidence < MEDIAN_CONFIDENCE)
+    };
+    if summaries.any(is_range) { "min-max" } else { "interval" }
 }
 
 /// What an emulated processor does not change, of each load and contender; none where the processor

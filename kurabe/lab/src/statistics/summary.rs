@@ -13,7 +13,7 @@ use super::{BLOCKS_MIN_FOR_INTERVAL, StatisticsError, median_sorted, sorted};
 const OUTLIER_THRESHOLD: f64 = 3.5;
 
 /// Confidence that the interval of the median aims at.
-const MEDIAN_CONFIDENCE: f64 = 0.95;
+pub const MEDIAN_CONFIDENCE: f64 = 0.95;
 /// The median absolute deviation of a normal sample is this share of its standard deviation.
 const MAD_PER_SIGMA: f64 = 0.6745;
 /// The same for the mean absolute deviation, sqrt(2 / pi).
