@@ -42,15 +42,20 @@ pub enum Failure {
     Failed(String),
 }
 
+/// A name may hold what a terminal would obey: it is shown by its number.
+fn shown(subject: impl fmt::Display, why: impl fmt::Display) -> String {
+    trust::text::line(&format!("{subject}: {why}")).into_owned()
+}
+
 impl Failure {
     /// A refusal about `subject`, a path or a name.
     pub fn refused(subject: impl fmt::Display, why: impl fmt::Display) -> Self {
-        Self::Refused(format!("{subject}: {why}"))
+        Self::Refused(shown(subject, why))
     }
 
     /// A failure about `subject`, a path or a name.
     pub fn failed(subject: impl fmt::Display, why: impl fmt::Display) -> Self {
-        Self::Failed(format!("{subject}: {why}"))
+        Self::Failed(shown(subject, why))
     }
 
     /// What was printed could not be written.

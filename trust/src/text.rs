@@ -161,14 +161,16 @@ pub fn html(text: &str) -> Cow<'_, str> {
     })
 }
 
-/// One field of CSV (RFC 4180: quotes where they are needed, doubled inside). A field that a
-/// spreadsheet would compute gets an apostrophe before it, unless it is a plain number. What is
+/// One field of CSV (RFC 4180: quotes where they are needed, doubled inside; a semicolon needs them too, which
+/// separates fields in many countries). A field that a spreadsheet would compute gets an apostrophe before it,
+/// unless it is a plain number; in East Asia full-width signs begin a formula too. What is
 /// hidden is shown by its number, since such files are looked at in terminals too.
 pub fn csv(field: &str) -> Cow<'_, str> {
     let shown = visible(field, &['\n', '\r', '\t']);
     let field = shown.as_ref();
-    let computed = field.starts_with(['=', '+', '-', '@', '\t', '\r']) && !is_plain_number(field);
-    let quoted = field.contains(['"', ',', '\n', '\r']);
+    let begins = ['=', '+', '-', '@', '\t', '\r', '\u{ff1d}', '\u{ff0b}', '\u{ff0d}', '\u{ff20}'];
+    let computed = field.starts_with(begins) && !is_plain_number(field);
+    let quoted = field.contains(['"', ',', ';', '\n', '\r']);
     match (computed, quoted) {
         (false, false) => shown,
         (true, false) => Cow::Owned(format!("'{field}")),
@@ -262,6 +264,8 @@ mod tests {
             ("=HYPERLINK(\"x\",\"y\")", "\"'=HYPERLINK(\"\"x\"\",\"\"y\"\")\""),
             ("\t=1", "'\t=1"),
             ("\r=1", "\"'\r=1\""),
+            ("a;=1+1", "\"a;=1+1\""),
+            ("\u{ff1d}cmd", "'\u{ff1d}cmd"),
             ("-3.5e-7", "-3.5e-7"),
             ("+12", "+12"),
             ("-inf", "'-inf"),
