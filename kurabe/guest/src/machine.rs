@@ -291,7 +291,8 @@ impl Guest {
             Acceleration::Tcg => BOOT_MAX_TCG,
         });
         while self.console.ready().is_none() {
-            if self.has_exited() || stopped() || boot.is_over() {
+            let gone = !matches!(self.child.try_wait(), Ok(None));
+            if gone || stopped() || boot.is_over() {
                 return self.console.ready().is_some();
             }
             std::thread::sleep(Duration::from_millis(2));
@@ -299,9 +300,9 @@ impl Guest {
         true
     }
 
-    /// Whether the emulator has ended.
-    pub fn has_exited(&mut self) -> bool {
-        !matches!(self.child.try_wait(), Ok(None))
+    /// Whether its kernel has ended it, as after a panic: nobody killed the emulator, which found nothing wrong.
+    pub fn has_given_up(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(Some(status)) if status.success())
     }
 
     /// Whether it gave no sign of life for too long. To be asked again and again.

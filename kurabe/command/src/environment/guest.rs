@@ -160,7 +160,7 @@ impl Guests {
                 let stopped = || self.stop.raised();
                 let mut is_ready = guest.wait_ready(&stopped);
                 // An emulated kernel gives up now and then before it runs anything, and so the disk is as it was.
-                if !is_ready && !stopped() && guest.has_exited() {
+                if !is_ready && !stopped() && guest.has_given_up() {
                     on_event(&Event::Status { text: format!("booting {place} once more") });
                     if let Ok(again) = boot(&mut None, images, spec, device.device()) {
                         guest = again;

@@ -133,7 +133,7 @@ pub enum GuestAction {
         /// Take the kernel's package from this directory; nothing is fetched.
         #[arg(long, value_name = "DIR")]
         packages: Option<PathBuf>,
-        /// Build these modules for its kernel at once, and not when they are first needed: zfs, ufs, minfs.
+        /// Build these modules for its kernel at once, and not when they are first needed: zfs, ufs, minfs, bcachefs.
         #[arg(long, value_name = "MODULES", value_delimiter = ',')]
         with: Vec<String>,
     },
@@ -413,7 +413,7 @@ pub struct StudyArgs {
     #[arg(long)]
     #[serde(skip)]
     pub one_at_a_time: bool,
-    /// Time for the turns of a block of contenders side by side. [default: until 70 % of the block's
+    /// Time for the turns of a block of contenders side by side. [default: until 75 % of the block's
     /// time was measured]
     #[arg(long, value_name = "TIME")]
     pub block_time: Option<String>,
