@@ -14,7 +14,7 @@ use crate::condition;
 use crate::record::Record;
 use crate::spec::{Device, SCHEMA_VERSION, SideBySide, TrialSpec};
 use crate::statistics::{ComparisonOptions, StopRule};
-use crate::study::Study;
+use crate::study::{CONTENDERS_MAX, Study};
 
 /// A study with its seed, its stop rule and the order of its trials.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -57,9 +57,6 @@ pub struct PlannedTrial {
     /// Index of the contender in the study.
     pub contender: usize,
 }
-
-/// Contenders of a study: who may be the fastest is asked of each pair, and each look asks anew.
-pub const CONTENDERS_MAX: usize = 64;
 
 impl Plan {
     /// Expands a study. The order depends on nothing but the study's shape and the seed.

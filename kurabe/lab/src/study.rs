@@ -20,7 +20,6 @@ use crate::contender::{Contender, Layer};
 use crate::device::{DEFAULT_DEVICE, DeviceName};
 use crate::environment::Environment;
 use crate::name;
-use crate::plan::CONTENDERS_MAX;
 use crate::quantity::parse_duration;
 use crate::spec::{Cache, Output, Workload};
 
@@ -32,6 +31,9 @@ pub use profile::QuickText;
 pub use reduced::Reduced;
 pub use workload::{CommandText, WorkloadText};
 use workload::{expand, placeholders};
+
+/// Contenders of a study: who may be the fastest is asked of each pair, and each look asks anew.
+pub const CONTENDERS_MAX: usize = 64;
 
 /// Label of the control of a baseline.
 pub fn control_label(baseline: &str) -> String {
