@@ -2,6 +2,7 @@
 //! measure it again.
 
 use lab::contender::Contender;
+use lab::device::DeviceName;
 use lab::record::Record;
 use lab::spec::Workload;
 use serde_json::Value;
@@ -178,7 +179,7 @@ fn repeat(source: &Source) -> Vec<Block> {
         )),
         Block::Code(format!("sudo kurabe run study.toml --seed {seed}")),
     ];
-    if source.plan.study.device.starts_with("/dev/") {
+    if DeviceName::parse(&source.plan.study.device).is_ok_and(|name| name.kind().is_none()) {
         blocks.push(Block::Warning(
             "it overwrites the device that it names; put your own there.".into(),
         ));

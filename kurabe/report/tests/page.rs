@@ -201,6 +201,16 @@ fn a_load_with_figures_shows_them_over_time() {
     );
 }
 
+#[test]
+fn whoever_repeats_it_is_warned_of_a_device_that_exists_under_layers_too() {
+    for (device, is_warned) in [("/dev/sdx", true), ("record+/dev/sdx", true), ("mem:4G", false)] {
+        let mut text = study(&LABELS, &["true"], 3);
+        text.device = Some(device.into());
+        let page = own(&rendered(&make(&text, |_| false)));
+        assert_eq!(page.contains("it overwrites the device"), is_warned, "{device}");
+    }
+}
+
 /// A matrix of two cells: in one xfs has a third of the raw device's operations in every block, in the
 /// other as often more as less.
 fn made_matrix() -> Made {
