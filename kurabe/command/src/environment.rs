@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 use std::thread::JoinHandle;
 
+use lab::contender::Contender;
 use lab::spec::{Device, TrialSpec};
 use lab::study::Study;
 use serde::{Deserialize, Serialize};
@@ -49,6 +50,16 @@ pub trait Environment: Executor {
 
 /// Opens the environment of a study: all of its contenders run in one.
 pub fn of(study: &Study) -> Result<Box<dyn Environment>, Failure> {
+    let words = |contender: &Contender| contender.environment.words();
+    if let Some(other) =
+        study.contenders.iter().find(|one| words(one) != words(&study.contenders[0]))
+    {
+        // No study says so; its plan may have been changed since.
+        let label = &other.label;
+        return Err(Failure::refused(format!(
+            "contender '{label}' runs in another environment than the first"
+        )));
+    }
     if let Some(host) = study.host() {
         return Ok(Box::new(ssh::Host::connect(host, &study.output)?));
     }

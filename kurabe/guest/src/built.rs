@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 
 use crate::archive;
 use crate::files::{copy_below, files_below, names_in, text_of};
+use crate::lock::Built;
 use crate::packages::Package;
 use crate::packages::{self, Fetched};
 use crate::release::Release;
-use crate::store::Built;
 use crate::{Error, program};
 
 /// Where the tools of ZFS lie in a guest: zfs-fuse's have the same names.

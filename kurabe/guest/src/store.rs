@@ -22,9 +22,10 @@ use crate::built::{CLOSED, LIBRARIES, Site, can_build, is_current};
 use crate::files::{copy_below, files_below, names_in, sums_below, text_of};
 use crate::inside::MODULES;
 use crate::kernel::Kernel;
+use crate::lock::{Built, FORMAT, KernelFacts, Lock};
 use crate::machine::{Acceleration, Machine};
 use crate::packages::{Fetched, Package};
-use crate::packed::{self, Needs, OWN, PackedFile};
+use crate::packed::{self, Needs, OWN};
 use crate::release::Release;
 use crate::{Error, boot_image, program};
 
@@ -71,70 +72,6 @@ const BUILD_BYTES: u64 = 1 << 30;
 const BUILDER_WAIT_MAX: Duration = Duration::from_secs(900);
 /// Bytes of a kernel that is read into memory.
 const KERNEL_BYTES_MAX: u64 = 256 << 20;
-
-/// What the kernel's part was made of.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct KernelFacts {
-    /// Name of the part.
-    pub id: String,
-    /// As `uname -r` will say it.
-    pub release: Release,
-    /// Its package; absent of a kernel by its path.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub package: Option<Package>,
-    /// SHA-256 of the file that was given; absent of a package.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub file_sha256: Option<String>,
-    /// Modules that it has, of those that a guest can use; what they depend on is there too.
-    pub modules: Vec<String>,
-    /// Modules that it does not have, as files or built in.
-    pub missing_modules: Vec<String>,
-}
-
-impl KernelFacts {
-    /// Whether it is known not to have this module, neither as a file nor built in.
-    pub fn lacks(&self, module: &str) -> bool {
-        self.missing_modules.iter().any(|missing| missing == module)
-    }
-}
-
-/// A module that was built for a kernel, with its tools.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Built {
-    /// Name of the part, after its content.
-    pub id: String,
-    /// Its name.
-    pub module: String,
-    /// Name of the kernel's part.
-    pub kernel: String,
-    /// The packages that it was built of.
-    pub packages: Vec<Package>,
-}
-
-/// How images are built; one that was built in another way is built anew. 1: files and directories have the rights
-/// that they have on the host.
-const FORMAT: u32 = 1;
-
-/// What an image was made of.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Lock {
-    /// [`FORMAT`] when it was built.
-    #[serde(default)]
-    pub format: u32,
-    /// Name of the image, after its content.
-    pub id: String,
-    /// The notation that it was built for.
-    pub place: String,
-    /// The kernel's part.
-    pub kernel: KernelFacts,
-    /// What was built for it.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub built: Vec<Built>,
-    /// The packages of this machine whose files are in it.
-    pub packages: Vec<Package>,
-    /// The files of this machine in it.
-    pub files: Vec<PackedFile>,
-}
 
 /// An image that can be booted.
 #[derive(Debug)]

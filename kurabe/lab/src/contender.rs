@@ -392,6 +392,8 @@ mod tests {
         }
         assert!(read(r#"{"label":"a","layers":[]}"#).is_err());
         assert!(read(r#"{"label":"a","layers":[{"name":"dir"}]}"#).is_err());
+        let elsewhere = r#"{"label":"a","layers":[{"name":"dir","argument":"/"}],"environment":{"guest":"debian"}}"#;
+        assert!(read(elsewhere).is_err());
     }
 
     #[test]

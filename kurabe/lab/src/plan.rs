@@ -14,7 +14,7 @@ use crate::condition;
 use crate::record::Record;
 use crate::spec::{Device, SCHEMA_VERSION, SideBySide, TrialSpec};
 use crate::statistics::{ComparisonOptions, StopRule};
-use crate::study::{CONTENDERS_MAX, Study};
+use crate::study::Study;
 
 /// A study with its seed, its stop rule and the order of its trials.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -198,9 +198,6 @@ impl Plan {
         let study = &self.study;
         if study.contenders.is_empty() || study.workloads.is_empty() {
             return Err("the plan has no contender or no workload".into());
-        }
-        if study.contenders.len() > CONTENDERS_MAX {
-            return Err(format!("the plan has more than {CONTENDERS_MAX} contenders"));
         }
         if study.baseline >= study.contenders.len() {
             return Err(format!("the baseline is contender {}, which is none", study.baseline));

@@ -32,9 +32,6 @@ pub use reduced::Reduced;
 pub use workload::{CommandText, WorkloadText};
 use workload::{expand, placeholders};
 
-/// Contenders of a study: who may be the fastest is asked of each pair, and each look asks anew.
-pub const CONTENDERS_MAX: usize = 64;
-
 /// Label of the control of a baseline.
 pub fn control_label(baseline: &str) -> String {
     format!("{baseline} (control)")
@@ -487,11 +484,6 @@ impl StudyText {
                 }
                 contenders.push(contender);
             }
-        }
-        if contenders.len() > CONTENDERS_MAX {
-            let problem =
-                format!("there are {}; a study has at most {CONTENDERS_MAX}", contenders.len());
-            return Err(error("contenders", problem));
         }
         self.resolve_layers(&mut contenders)?;
         // The processor of a guest may be an emulated one, another machine is another, and the disk of

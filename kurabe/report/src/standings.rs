@@ -4,7 +4,7 @@
 //! Two are told apart by the comparison of the two. So are two others whose intervals against the baseline
 //! do not touch: all these intervals hold together, so this errs no more often.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use lab::analysis::WorkloadAnalysis;
 use lab::plan::Plan;
@@ -20,8 +20,8 @@ use crate::text;
 pub struct Standings {
     /// The fastest first.
     ranked: Vec<Standing>,
-    /// What is known of two that are not the baseline.
-    direct: Vec<Direct>,
+    /// What is known of the speed of one over that of another, by their labels, where neither is the baseline.
+    direct: BTreeMap<String, BTreeMap<String, Between>>,
     /// Labels of those whose interval tells nothing.
     unknown: Vec<String>,
     baseline: String,
@@ -39,13 +39,6 @@ struct Standing {
     ends: (f64, f64),
     /// None for the baseline.
     verdict: Option<Verdict>,
-}
-
-/// What is known of two that are not the baseline.
-#[derive(Clone)]
-struct Direct {
-    labels: [String; 2],
-    between: Between,
 }
 
 /// What is known of the speed of one over that of another.
@@ -160,11 +153,12 @@ impl Standings {
         ranked.sort_by(|one, other| other.speed.total_cmp(&one.speed));
         let raw = plan.study.contenders.iter().filter(|one| one.is_raw());
         let raw = raw.map(|one| one.label.clone()).collect();
-        let direct = workload.direct.iter().filter_map(|one| {
-            let between = Between { ends: speeds(one)?, mark: verdict_mark(&one.verdict) };
-            Some(Direct { labels: [one.contender.clone(), one.baseline.clone()], between })
-        });
-        let direct = direct.collect();
+        let mut direct = BTreeMap::<_, BTreeMap<_, _>>::new();
+        for one in &workload.direct {
+            let Some(ends) = speeds(one) else { continue };
+            let between = Between { ends, mark: verdict_mark(&one.verdict) };
+            direct.entry(one.contender.clone()).or_default().insert(one.baseline.clone(), between);
+        }
         Standings { ranked, direct, unknown, baseline, raw, same_within: plan.study.same_within }
     }
 
@@ -193,11 +187,15 @@ impl Standings {
         };
         let mut ranked = self.ranked.iter().map(both).collect::<Option<Vec<_>>>()?;
         ranked.sort_by(|one, other| other.speed.total_cmp(&one.speed));
-        let with = |one: &Direct| other.direct.iter().find(|with| with.labels == one.labels);
-        let direct = self.direct.iter().filter_map(|one| {
-            Some(Direct { between: one.between.joined(with(one)?.between), ..one.clone() })
-        });
-        let joined = Standings { ranked, direct: direct.collect(), ..self.clone() };
+        let mut direct = self.direct.clone();
+        for (one, others) in &mut direct {
+            let with = other.direct.get(one);
+            others.retain(|label, between| {
+                let with = with.and_then(|with| with.get(label));
+                with.inspect(|with| *between = between.joined(**with)).is_some()
+            });
+        }
+        let joined = Standings { ranked, direct, ..self.clone() };
         let is_alike = self.unknown.is_empty()
             && other.unknown.is_empty()
             && self.ranked.len() == other.ranked.len()
@@ -226,17 +224,15 @@ impl Standings {
             ends: standing.ends,
             mark: verdict_mark(&verdict),
         };
-        let direct = |labels: [&String; 2]| {
-            let found = self.direct.iter().find(|direct| direct.labels.each_ref() == labels);
-            found.map(|direct| direct.between)
+        let direct = |one: &Standing, other: &Standing| {
+            self.direct.get(&one.label)?.get(&other.label).copied()
         };
         match (one.verdict, other.verdict) {
             (Some(verdict), None) => of(one, verdict),
             (None, Some(verdict)) => of(other, verdict).turned(),
             _ => {
-                let found = direct([&one.label, &other.label]);
-                let turned = || direct([&other.label, &one.label]).map(Between::turned);
-                found.or_else(turned).unwrap_or(Between {
+                let turned = || direct(other, one).map(Between::turned);
+                direct(one, other).or_else(turned).unwrap_or(Between {
                     ends: (one.ends.0 / other.ends.1, one.ends.1 / other.ends.0),
                     mark: "?",
                 })

@@ -162,7 +162,8 @@ impl Guests {
                 // An emulated kernel gives up now and then before it runs anything, and so the disk is as it was.
                 if !is_ready && !stopped() && guest.has_given_up() {
                     on_event(&Event::Status { text: format!("booting {place} once more") });
-                    if let Ok(again) = boot(&mut None, images, spec, device.device()) {
+                    let again = Boot::of(spec, device.device());
+                    if let Ok(again) = again.and_then(|again| again.begin(images)) {
                         guest = again;
                         is_ready = guest.wait_ready(&stopped);
                     }

@@ -2,6 +2,7 @@
 //! that will take. A pure function of the plan and the records, which the runner asks before every
 //! block and the report at the end.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -123,15 +124,16 @@ fn rivals(plan: &Plan, primary: &Primary) -> Vec<(usize, State)> {
         return Vec::new();
     }
     let place = |contender: &usize| others.iter().position(|other| other == contender);
-    let loses = |direct: &Direct, contender: usize| match direct.compared.verdict {
-        Verdict::Faster => direct.places[0] == contender,
-        Verdict::Slower => direct.places[1] == contender,
-        _ => false,
+    let loser = |direct: &Direct| match direct.compared.verdict {
+        Verdict::Faster => Some(direct.places[0]),
+        Verdict::Slower => Some(direct.places[1]),
+        _ => None,
     };
+    let losers: BTreeSet<usize> = primary.direct.iter().filter_map(loser).collect();
     let is_best = |contender: usize| {
         let compared = place(&contender).map(|place| &primary.compared[place]);
         let is_behind = is_choice && compared.is_some_and(|one| one.verdict == Verdict::Slower);
-        !is_behind && !primary.direct.iter().any(|direct| loses(direct, contender))
+        !is_behind && !losers.contains(&contender)
     };
     let is_open = |direct: &&Direct| {
         direct.places.iter().all(|contender| is_best(*contender))

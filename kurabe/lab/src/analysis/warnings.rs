@@ -535,3 +535,6 @@ fn size(bytes: f64) -> String {
         mebibytes => format!("{:.1} GiB", mebibytes / 1024.0),
     }
 }
+
+#[cfg(test)]
+mod tests;

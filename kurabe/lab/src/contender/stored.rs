@@ -63,8 +63,12 @@ impl TryFrom<Contender> for super::Contender {
             Some(Place::Ssh(host)) => environment = Environment::Ssh(host),
             Some(Place::ThisHost) | None => {}
         }
-        if top.name == DIRECTORY && top.argument.is_none() {
-            return Err("a directory has no path");
+        if top.name == DIRECTORY
+            && (top.argument.is_none()
+                || environment != Environment::ThisMachine
+                || layers.len() > 1)
+        {
+            return Err("a directory is no path of this machine alone");
         }
         Ok(super::Contender { label, layers, environment })
     }
