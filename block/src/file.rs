@@ -24,8 +24,8 @@ use crate::{ALIGNMENT, AlignedBuffer, BlockDevice, check_range, is_aligned, sys}
 
 /// Smallest block size that an image file offers, in bytes: a sector.
 const SECTOR_BYTES: u32 = 512;
-/// Rights of a new image, less what the umask takes.
-const NEW_MODE: u32 = 0o666;
+/// Rights of a new image: what is copied into it may be its user's alone.
+const NEW_MODE: u32 = 0o600;
 const EXT4_MAGIC: u64 = 0xef53;
 const XFS_MAGIC: u64 = 0x5846_5342;
 /// Largest transfer through an aligned copy, in bytes.

@@ -207,6 +207,21 @@ fn untrusted(refused: &Refused) -> String {
     }
 }
 
+/// Opens what is to be copied in: see [`trust::file::open_to_copy`].
+///
+/// # Errors
+/// [`Failure::Refused`] for a directory, a FIFO and the like, or a path that cannot be opened.
+pub fn open_to_copy(path: &Path) -> Result<File, Failure> {
+    trust::file::open_to_copy(path).map_err(|error| match error {
+        Refused::System { path, error } => opening_failed(&path, &error),
+        Refused::Kind { path, is, .. } => {
+            let why = format!("it is {is}; to copy a stream, name - and redirect standard input");
+            Failure::refused(path.display(), why)
+        }
+        other => Failure::Refused(other.to_string()),
+    })
+}
+
 /// A path that cannot be opened is a wrong one; a device that fails is broken.
 pub fn opening_failed(path: &Path, error: &io::Error) -> Failure {
     if let Some(refused) = error.get_ref().and_then(|inner| inner.downcast_ref::<Refused>()) {

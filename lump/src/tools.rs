@@ -1,7 +1,6 @@
 //! The commands of the tool, but for the benchmark.
 
 use std::fmt;
-use std::fs;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -97,7 +96,8 @@ pub fn put(device: &Path, key: u128, source: Option<&Path>) -> Outcome {
     let mut bytes = Vec::new();
     match source.filter(|path| *path != Path::new("-")) {
         Some(path) => {
-            bytes = fs::read(path).map_err(|error| refused(path, error))?;
+            let read = tool::open_to_copy(path)?.read_to_end(&mut bytes);
+            read.map_err(|error| refused(path, error))?;
         }
         None => drop(io::stdin().lock().read_to_end(&mut bytes).map_err(broken)?),
     }

@@ -70,6 +70,17 @@ fn values_go_in_and_come_out() {
 }
 
 #[test]
+fn a_fifo_that_nobody_may_ever_write_to_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_string();
+    let (image, fifo) = (path("image"), path("fifo"));
+    succeed(&["create", "--size", "16M", &image]);
+    assert_eq!(fs::metadata(&image).unwrap().permissions().mode() & 0o077, 0);
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    assert!(fail(&["put", &image, "1", &fifo], 2).contains("it is a FIFO"));
+}
+
+#[test]
 fn a_value_that_is_taken_out_is_for_those_who_may_read_the_store() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name).to_str().unwrap().to_string();

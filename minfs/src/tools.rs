@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use block::AlignedBuffer;
-use block::tool::{Copied, Destination, Failure, check_free, opening_failed, output};
+use block::tool::{self, Copied, Destination, Failure, check_free, output};
 
 use crate::cli::{FsckArguments, MkfsArguments};
 use crate::device::{open, open_checked};
@@ -299,11 +299,8 @@ pub fn put(device: &Path, source: &Path, name: Option<&OsStr>, force: bool) -> O
     let (mut reader, facts): (Box<dyn Read>, Option<fs::Metadata>) = if is_standard_input {
         (Box::new(io::stdin().lock()), None)
     } else {
-        let file = fs::File::open(source).map_err(|error| opening_failed(source, &error))?;
+        let file = tool::open_to_copy(source)?;
         let facts = file.metadata().map_err(broken)?;
-        if facts.is_dir() {
-            return Err(Failure::refused(source.display(), "it is a directory"));
-        }
         (Box::new(file), Some(facts))
     };
     let volume = volume(device, false)?;
@@ -311,9 +308,9 @@ pub fn put(device: &Path, source: &Path, name: Option<&OsStr>, force: bool) -> O
         let why = "the file exists on the volume; --force replaces it";
         return Err(Failure::refused(shown(&name), why));
     }
-    // The copy is root's on the volume: what another user's program may do as that user
+    // Nobody said who may read a stream. The copy is root's on the volume: what another user's program may do as that user
     // (setuid, setgid) must not become what it may do as root.
-    let mode = facts.as_ref().map_or(0o644, |facts| facts.permissions().mode() & 0o777);
+    let mode = facts.as_ref().map_or(0o600, |facts| facts.permissions().mode() & 0o777);
     let temporary = format!("{UNFINISHED}{}", std::process::id()).into_bytes();
     let file = volume.create(&temporary, mode)?;
     let work = || -> Outcome {

@@ -71,6 +71,30 @@ fn get_writes_where_it_is_told_and_replaces_nothing_unasked() {
 }
 
 #[test]
+fn put_refuses_a_fifo_that_nobody_may_ever_write_to_and_takes_a_stream_that_is_open() {
+    let site = Site::new();
+    let (image, fifo) = (&site.image, site.path("fifo"));
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    assert!(refusal(&minfs(&["put", image, &fifo, "x"]), 2).contains("it is a FIFO"));
+    let mut put = Command::new("sh");
+    put.args(["-c", "printf streamed | \"$0\" put \"$1\" /dev/fd/0 x", MINFS, image]);
+    succeed(put.output().unwrap());
+    assert_eq!(minfs(&["get", image, "x"]).stdout, b"streamed");
+}
+
+#[test]
+fn a_new_image_is_its_users_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let site = Site::new();
+    let image = site.path("new");
+    let made = Command::new("sh")
+        .args(["-c", "umask 0; exec \"$0\" mkfs --size 16M \"$1\"", MINFS, &image])
+        .output();
+    succeed(made.unwrap());
+    assert_eq!(fs::metadata(&image).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
 fn neither_put_nor_get_takes_a_directory_or_the_volume_itself() {
     let site = Site::new();
     let (image, directory) = (&site.image, site.path(""));

@@ -46,6 +46,27 @@ pub fn open_of_anybody(path: &Path) -> Result<File, Refused> {
     reopen_unchecked(path, &place, &stat, OFlags::RDONLY)
 }
 
+/// Opens what a user names to be read and copied: a regular file or a block device, whoever owns it, or what
+/// the user has open already (`/dev/stdin`, `/dev/fd/63` of a shell's `<(...)`), of any kind.
+///
+/// # Errors
+///
+/// [`Refused`]: it is anything else, such as a FIFO that somebody may never write to, or cannot be read.
+pub fn open_to_copy(path: &Path) -> Result<File, Refused> {
+    let system = |error| Refused::system(path, error);
+    if is_own_descriptor(path) || path == Path::new("/dev/null") {
+        return File::open(path).map_err(|error| Refused::system(path, error));
+    }
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let place = rustix::fs::openat(CWD, path, flags, Mode::empty()).map_err(system)?;
+    let stat = rustix::fs::fstat(&place).map_err(system)?;
+    if way::kind(&stat) == FileType::BlockDevice {
+        let again = way::descriptor_path(place.as_raw_fd());
+        return File::open(again).map_err(|error| Refused::system(path, error));
+    }
+    reopen_unchecked(path, &place, &stat, OFlags::RDONLY)
+}
+
 /// Reads a text file whoever owns it, to show it to somebody and for nothing else.
 ///
 /// # Errors

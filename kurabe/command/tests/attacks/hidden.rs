@@ -315,6 +315,7 @@ fn reading_a_job_runs_none_of_its_code() {
             arguments.extend(plan.then(|| "--print-plan".into()));
             let mut command =
                 site.kurabe(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
+            command.args(["--fio-variables", "KURABE_TEST_NESTED,KURABE_TEST_NAME"]);
             command.env("KURABE_TEST_NESTED", "${KURABE_TEST_INNER}");
             command.env("KURABE_TEST_INNER", format!("external:{engine}"));
             command.env("KURABE_TEST_NAME", "ioengine");
@@ -336,7 +337,9 @@ fn a_dollar_that_remains_is_told_with_its_line() {
             .map(String::as_str)
             .collect::<Vec<_>>(),
     );
-    command.arg("--print-plan").env("KURABE_TEST_NESTED", "${HOME}k");
+    command
+        .args(["--fio-variables", "KURABE_TEST_NESTED", "--print-plan"])
+        .env("KURABE_TEST_NESTED", "${HOME}k");
     let ran = site.finish(command).expect(2);
     assert!(ran.stderr.contains("job.fio:4:4: `bs=${HOME}k` has a `$`"), "{}", ran.stderr);
 }

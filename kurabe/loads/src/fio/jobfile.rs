@@ -5,6 +5,7 @@
 //! a job may do is not judged here. Invariants: every option lies in a section;
 //! no include is left.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
@@ -17,6 +18,9 @@ const LINE_BYTES_MAX: usize = 4096;
 
 /// Reads an included file, given the path at which it is looked for.
 pub type Include<'a> = dyn FnMut(&Path) -> Result<Vec<u8>, Refused> + 'a;
+
+/// The environment variables that a job may read, with their values; one that is not set has none.
+pub type Variables = BTreeMap<String, Option<String>>;
 
 /// Reads an included file from the file system.
 pub fn read_include(path: &Path) -> Result<Vec<u8>, Refused> {
@@ -132,6 +136,12 @@ impl Section {
     }
 }
 
+/// What a job file takes from outside its text.
+struct Sources<'a, 'b> {
+    variables: &'a Variables,
+    include: &'a mut Include<'b>,
+}
+
 /// A job file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobFile {
@@ -140,20 +150,25 @@ pub struct JobFile {
 }
 
 impl JobFile {
-    /// Reads the text of a job file that stands at `path`. Includes are read from the file system,
-    /// variables from the process's environment.
+    /// Reads the text of the job file at `path`, its includes from the file system. No variable is known.
     pub fn parse(text: &[u8], path: &Path) -> Result<Self, JobFileError> {
-        Self::parse_with(text, path, &mut read_include)
+        Self::parse_with(text, path, &Variables::new(), &mut read_include)
     }
 
-    /// Reads the text of a job file, and its includes by `include`.
+    /// Reads the text of the job file at `path`, and its includes by `include`. A `${NAME}` is replaced where
+    /// `variables` has the name.
+    ///
+    /// # Errors
+    /// The place of what cannot be read, and of a variable that `variables` lacks: a job could otherwise
+    /// copy any secret in the environment into a result that others read.
     pub fn parse_with(
         text: &[u8],
         path: &Path,
+        variables: &Variables,
         include: &mut Include<'_>,
     ) -> Result<Self, JobFileError> {
         let mut job = JobFile { sections: Vec::new() };
-        job.read_text(text, path, 0, include)?;
+        job.read_text(text, path, 0, &mut Sources { variables, include })?;
         if job.jobs().next().is_none() {
             let place = Place { source: path.display().to_string(), line: 1, column: 1 };
             return Err(place.fault("the job file has no job: no section beside [global]"));
@@ -171,12 +186,16 @@ impl JobFile {
     ///
     /// # Errors
     /// The place of a quote that is not closed, of a word that is no option, of an option without its
-    /// value; no option at all.
-    pub fn from_options(text: &str, name: &str) -> Result<Self, JobFileError> {
+    /// value, of a variable that `variables` lacks; no option at all.
+    pub fn from_options(
+        text: &str,
+        name: &str,
+        variables: &Variables,
+    ) -> Result<Self, JobFileError> {
         let begin = Place { source: "the fio options".to_owned(), line: 1, column: 1 };
         let mut options = Vec::new();
         for word in options_of(text).map_err(|(at, reason)| begin.further(at).fault(reason))? {
-            let text = expand(&word.text, &environment);
+            let text = expand(&word.text, &begin.further(word.at), variables)?;
             if let Some(at) = text.find(['#', ';']) {
                 let reason = "fio takes what follows for a comment; leave this character out";
                 return Err(begin.further(word.at + at).fault(reason));
@@ -230,7 +249,7 @@ impl JobFile {
         text: &[u8],
         path: &Path,
         depth: usize,
-        include: &mut Include<'_>,
+        sources: &mut Sources<'_, '_>,
     ) -> Result<(), JobFileError> {
         for (index, line) in text.split(|byte| *byte == b'\n').enumerate() {
             let begin = Place { source: path.display().to_string(), line: index + 1, column: 1 };
@@ -255,9 +274,9 @@ impl JobFile {
             } else if let Some(rest) = content.strip_prefix("include") {
                 // fio skips one character after the word, whichever it is.
                 let name = rest.chars().next().map_or("", |skipped| &rest[skipped.len_utf8()..]);
-                self.include(name.trim_start(), path, (&place, depth), include)?;
+                self.include(name.trim_start(), path, (&place, depth), sources)?;
             } else {
-                let option = option(&expand(content, &environment), place)?;
+                let option = option(&expand(content, &place, sources.variables)?, place)?;
                 let Some(section) = self.sections.last_mut() else {
                     let reason = format!(
                         "the option `{}` stands above the first section; put [global] above it",
@@ -300,7 +319,7 @@ impl JobFile {
         name: &str,
         includer: &Path,
         (place, depth): (&Place, usize),
-        include: &mut Include<'_>,
+        sources: &mut Sources<'_, '_>,
     ) -> Result<(), JobFileError> {
         if self.sections.is_empty() {
             return Err(place.fault("`include` stands above the first section, and fio takes it inside one only; put [global] above it"));
@@ -314,12 +333,13 @@ impl JobFile {
         // fio tries the working directory first; kurabe's says nothing about the job, so the
         // including file's directory comes first here.
         let mut path = includer.parent().unwrap_or(Path::new("")).join(name);
-        let text = include(&path).or_else(|refused| {
-            let elsewhere = if refused.is_missing() { include(Path::new(name)).ok() } else { None };
+        let text = (sources.include)(&path).or_else(|refused| {
+            let elsewhere =
+                if refused.is_missing() { (sources.include)(Path::new(name)).ok() } else { None };
             path = name.into();
             elsewhere.ok_or_else(|| place.fault(format!("cannot include {name}: {refused}")))
         })?;
-        self.read_text(&text, &path, depth + 1, include)
+        self.read_text(&text, &path, depth + 1, sources)
     }
 }
 
@@ -379,9 +399,12 @@ fn left_to_fio(option: &JobOption) -> Option<&str> {
     marks.find(|rest| !is_harmless(rest))
 }
 
-/// Puts the values of environment variables in the places of `${NAME}`. One that is not set
-/// vanishes; a `${` without `}` stays.
-fn expand(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> String {
+/// Puts the values of variables in the places of `${NAME}`, as fio does: nothing where one is not set; a
+/// `${` without `}` stays.
+///
+/// # Errors
+/// A name that `variables` lacks. `place` is where the text begins.
+fn expand(text: &str, place: &Place, variables: &Variables) -> Result<String, JobFileError> {
     let mut expanded = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(start) = rest.find("${") {
@@ -389,18 +412,22 @@ fn expand(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> String {
         let Some(end) = after.find('}') else {
             break;
         };
+        let name = &after[..end];
+        let Some(value) = variables.get(name) else {
+            let at = text.len() - rest.len() + start;
+            return Err(place.further(at).fault(format!(
+                "`${{{name}}}` is an environment variable, and its value would be kept in the result; \
+                 allow it with --fio-variables {name}"
+            )));
+        };
         expanded.push_str(&rest[..start]);
-        let value = variable(&after[..end]).unwrap_or_default();
         // A line end in a variable would begin a new line of the job file.
-        expanded.extend(value.chars().map(|c| if c.is_control() { ' ' } else { c }));
+        let value = value.as_deref().unwrap_or_default().chars();
+        expanded.extend(value.map(|c| if c.is_control() { ' ' } else { c }));
         rest = &after[end + 1..];
     }
     expanded.push_str(rest);
-    expanded
-}
-
-fn environment(name: &str) -> Option<String> {
-    std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
+    Ok(expanded)
 }
 
 /// Name of the sections whose options hold for the jobs after them.

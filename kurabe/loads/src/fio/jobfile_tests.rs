@@ -41,30 +41,38 @@ fn a_job_inherits_from_the_globals_before_it_only() {
 
 #[test]
 fn variables_are_expanded_as_fio_expands_them() {
-    let variable = |name: &str| match name {
-        "DIR" => Some("/mnt/x".to_owned()),
-        "NL" => Some("a\nb".to_owned()),
-        _ => None,
-    };
+    let variables = variables([("DIR", Some("/mnt/x")), ("NL", Some("a\nb")), ("NOT_SET", None)]);
     for (text, expanded) in [
-        ("filename=${DIR}/f${MISSING}:${DIR}/g", "filename=/mnt/x/f:/mnt/x/g"),
+        ("filename=${DIR}/f${NOT_SET}:${DIR}/g", "filename=/mnt/x/f:/mnt/x/g"),
         ("size=${open", "size=${open"),
         ("name=${NL}", "name=a b"),
         // A variable can name the option itself.
         ("${DIR}=rm", "/mnt/x=rm"),
     ] {
-        assert_eq!(expand(text, &variable), expanded);
+        assert_eq!(expand(text, &begin(), &variables).unwrap(), expanded);
     }
-    let path = std::env::var("PATH").unwrap();
-    let job = JobFile::from_options("--description='${PATH}'", "a").unwrap();
-    assert_eq!(job.effective(0, "description"), Some(path.as_str()));
+    let job = JobFile::from_options("--description='${DIR}'", "a", &variables).unwrap();
+    assert_eq!(job.effective(0, "description"), Some("/mnt/x"));
+}
+
+#[test]
+fn a_variable_that_nobody_named_is_refused_with_its_place() {
+    let error = parse("[a]\nrw=read\nsize=1m\n  description=x ${PATH}\n").unwrap_err().to_string();
+    assert!(error.contains(":4:17: `${PATH}`"), "{error}");
+    assert!(error.ends_with("--fio-variables PATH"), "{error}");
+    let error = JobFile::from_options("rw=read size=${PATH}", "a", &Variables::new());
+    assert_eq!(error.unwrap_err().place.column, 14);
+}
+
+fn variables<const N: usize>(named: [(&str, Option<&str>); N]) -> Variables {
+    named.map(|(name, value)| (name.to_owned(), value.map(str::to_owned))).into()
 }
 
 #[test]
 fn what_fio_would_expand_a_second_time_is_refused_with_its_line() {
     for (option, column) in [
         // The value of the environment's variable is text with another variable in it.
-        ("exec_prerun=${KURABE_TEST_NESTED}", 13),
+        ("exec_prerun=${NESTED}", 13),
         ("size=8*$mb_memory", 6),
         ("numjobs = $ncpus", 11),
         ("bs=${open", 4),
@@ -72,8 +80,9 @@ fn what_fio_would_expand_a_second_time_is_refused_with_its_line() {
         ("filename_format=$jobname.${HOME", 17),
         ("filename=$jobname", 10),
     ] {
-        let nested = |name: &str| (name == "KURABE_TEST_NESTED").then(|| "${IFS}".to_owned());
-        let error = super::option(&expand(option, &nested), begin()).expect_err(option);
+        let nested = variables([("NESTED", Some("${IFS}"))]);
+        let text = expand(option, &begin(), &nested).expect(option);
+        let error = super::option(&text, begin()).expect_err(option);
         assert_eq!((error.place.line, error.place.column), (1, column), "{option}");
         assert!(error.reason.contains("fio would expand"), "{error}");
     }
@@ -82,14 +91,18 @@ fn what_fio_would_expand_a_second_time_is_refused_with_its_line() {
             "filename_format=f.$jobname.$jobnum.$filenum.$clientuid",
             "f.$jobname.$jobnum.$filenum.$clientuid",
         ),
-        ("bs=${KURABE_TEST_NOT_SET}", ""),
+        ("bs=${NOT_SET}", ""),
     ] {
-        let read = super::option(&expand(option, &environment), begin()).expect(option);
+        let read = super::option(
+            &expand(option, &begin(), &variables([("NOT_SET", None)])).unwrap(),
+            begin(),
+        )
+        .expect(option);
         assert_eq!(read.value.as_deref(), Some(value));
     }
     let error = parse("[a]\nrw=read\nsize=$mb_memory\n").unwrap_err().to_string();
     assert!(error.contains(":3:6: `size=$mb_memory` has a `$`"), "{error}");
-    assert!(JobFile::from_options("rw=read size='2*$mb_memory'", "a").is_err());
+    assert!(JobFile::from_options("rw=read size='2*$mb_memory'", "a", &Variables::new()).is_err());
 }
 
 fn begin() -> Place {
@@ -153,19 +166,22 @@ fn includes_can_neither_loop_nor_begin_sections() {
 #[test]
 fn options_on_one_line_are_one_job() {
     let text = "rw=randrw --bs=16k  'description=two words' thread";
-    let job = JobFile::from_options(text, "line").unwrap();
+    let job = JobFile::from_options(text, "line", &Variables::new()).unwrap();
     assert_eq!(job.effective(0, "bs"), Some("16k"));
     assert_eq!(job.effective(0, "description"), Some("two words"));
     assert_eq!(job.sections[0].options[1].place.column, 13);
     for (text, column) in [("a=1 'b", 5), ("", 1), ("a=1 =2", 5), ("a=1 b=2;c", 8), ("name=a#b", 7)]
     {
-        assert_eq!(JobFile::from_options(text, "line").unwrap_err().place.column, column);
+        assert_eq!(
+            JobFile::from_options(text, "line", &Variables::new()).unwrap_err().place.column,
+            column
+        );
     }
 }
 
 /// The jobs of a line, each with its name and the options that hold for it.
 fn jobs_of(text: &str, names: &[&str]) -> Vec<String> {
-    let job = JobFile::from_options(text, "kurabe").unwrap();
+    let job = JobFile::from_options(text, "kurabe", &Variables::new()).unwrap();
     let options = |index: usize| {
         let given = names.iter().filter_map(|name| Some((name, job.effective(index, name)?)));
         given.map(|(name, value)| format!(" {name}={value}")).collect::<String>()
@@ -187,7 +203,7 @@ fn names_in_options_begin_jobs_as_on_the_command_line_of_fio() {
     for (text, column) in
         [("rw=read --name", 11), ("--name= --rw=read", 3), ("--name=global --bs=4k", 1)]
     {
-        let error = JobFile::from_options(text, "line").unwrap_err();
+        let error = JobFile::from_options(text, "line", &Variables::new()).unwrap_err();
         assert_eq!(error.place.column, column, "{text}: {error}");
     }
 }
@@ -201,7 +217,12 @@ fn a_command_line_of_fio_is_read_as_it_was_published() {
                  group_reporting=1"];
     assert_eq!(jobs_of(published, &names), jobs);
     assert_eq!(left_out(published), ["output-format=json", "output=x.json"]);
-    assert!(!JobFile::from_options(published, "line").unwrap().to_string().contains("json"));
+    assert!(
+        !JobFile::from_options(published, "line", &Variables::new())
+            .unwrap()
+            .to_string()
+            .contains("json")
+    );
 }
 
 #[test]
@@ -215,12 +236,12 @@ proptest! {
     #[test]
     fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
         let _ = JobFile::parse(&bytes, Path::new("j"));
-        let _ = JobFile::from_options(&String::from_utf8_lossy(&bytes), "j");
+        let _ = JobFile::from_options(&String::from_utf8_lossy(&bytes), "j", &Variables::new());
     }
 
     #[test]
     fn no_text_of_its_letters_makes_it_panic(text in "[\\[\\]a-c=;#$\\{\\} \n/'\"\u{e9}-]{0,80}") {
         let _ = JobFile::parse(text.as_bytes(), Path::new("j"));
-        let _ = JobFile::from_options(&text, "j");
+        let _ = JobFile::from_options(&text, "j", &Variables::new());
     }
 }

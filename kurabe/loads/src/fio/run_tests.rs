@@ -7,7 +7,7 @@ fn options_without_a_size_get_one() {
     let directory = tempfile::tempdir().unwrap();
     let target = Target::Directory(directory.path().to_owned());
     let text = "rw=write bs=1m number_ios=4";
-    let job = JobFile::from_options(text, "kurabe").unwrap();
+    let job = JobFile::from_options(text, "kurabe", &Default::default()).unwrap();
     let resolved = place::placed(&job, &target).unwrap();
     let plan = Fio {
         job: &job,
@@ -30,7 +30,7 @@ fn options_without_a_size_get_one() {
 #[test]
 fn buffered_writes_are_synced_within_the_figures_of_their_job() {
     let ending_of = |text: &str| {
-        let job = JobFile::from_options(text, "a").unwrap();
+        let job = JobFile::from_options(text, "a", &Default::default()).unwrap();
         let given = measured(&job, false).effective(0, "end_fsync").map(str::to_owned);
         (given, synced_at_end(&job).len(), unsynced(&job).len())
     };
@@ -60,7 +60,8 @@ fn buffered_writes_are_synced_within_the_figures_of_their_job() {
 #[test]
 fn a_file_that_grows_is_not_laid_out() {
     let laid_out = |text: &str| {
-        let job = JobFile::from_options(&format!("{text} size=1m"), "a").unwrap();
+        let job =
+            JobFile::from_options(&format!("{text} size=1m"), "a", &Default::default()).unwrap();
         (creating(&job).jobs().count(), measured(&job, false).effective(0, "overwrite").is_some())
     };
     for text in ["rw=write fdatasync=1", "rw=write:4k fsync=8", "rw=write sync=dsync"] {

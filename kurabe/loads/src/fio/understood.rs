@@ -206,7 +206,7 @@ mod tests {
             ("runtime=5s", false),
             ("name=4q", false),
         ] {
-            let job = JobFile::from_options(option, "a").unwrap();
+            let job = JobFile::from_options(option, "a", &Default::default()).unwrap();
             assert_eq!(options(&job).any(is_misread), misread, "{option}");
         }
     }

@@ -150,7 +150,7 @@ mod tests {
     use crate::fio::Direction;
 
     fn job(text: &str) -> JobFile {
-        JobFile::from_options(text, "a").unwrap()
+        JobFile::from_options(text, "a", &Default::default()).unwrap()
     }
 
     fn ran(read: u64, written: u64, total_err: u64) -> FioJob {

@@ -21,7 +21,7 @@ use vocabulary::report::{Latency, LoadReport, OVERALL_OPERATION, Series, Unit};
 use super::{histogram_log, latencies, missing_tools, programs_of};
 use crate::acknowledge::Acknowledger;
 use crate::enclosure;
-use crate::fio::jobfile::read_include;
+use crate::fio::jobfile::{Variables, read_include};
 use crate::fio::run::JobSeries;
 use crate::fio::size::{Need, need};
 use crate::fio::{
@@ -51,6 +51,11 @@ pub(super) const KIND: Kind = Kind::of::<FioLoad>(
             "Run the job as it is written: files are not laid out first, and no option is added that changes what it does.",
         ),
         Key::option(
+            "fio-variables",
+            Form::List("NAMES"),
+            "Environment variables that the job may read as ${NAME}; their values are kept in the result.",
+        ),
+        Key::option(
             "nodes",
             Form::List("HOSTS"),
             "Machines that run fio's server and have the contender's directory mounted at the same path: the job runs on all of them at once.",
@@ -78,6 +83,10 @@ struct FioLoad {
     /// read with the job file: the load's process has another working directory.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     includes: BTreeMap<PathBuf, String>,
+    /// The environment variables that the job may read. Their values are read with the job file too, so
+    /// that the job is the same in a guest and when it is resumed.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    variables: Variables,
     /// The machines that it runs on; empty for this one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     nodes: Vec<String>,
@@ -125,7 +134,9 @@ impl Generator for FioLoad {
             return Err(KeyError::new("fio-as-written", problem));
         }
         let rank = written.text("fio-rank").map(str::to_owned);
-        Ok(FioLoad { path, text, rank, as_written, nodes, ..FioLoad::default() })
+        let variables = written.list("fio-variables").into_iter().map(|name| (name, None));
+        let variables = variables.collect();
+        Ok(FioLoad { path, text, rank, as_written, variables, nodes, ..FioLoad::default() })
     }
 
     /// A job file stays as it is, as does a value that is no plain size or time (a percentage, a
@@ -172,10 +183,13 @@ impl Generator for FioLoad {
 
     /// Reads the job file and what it includes into the load, and refuses one that names another place.
     fn read(&mut self) -> Result<(), String> {
+        for (name, value) in &mut self.variables {
+            *value = std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
+        }
         if let Some(path) = &self.path {
             self.text =
                 trust::file::read_text(path).map_err(|refused| format!("job file {refused}"))?;
-            self.includes = includes(&self.text, path)?;
+            self.includes = includes(&self.text, path, &self.variables)?;
         }
         let groups = Groups::of(&somewhere(self)?);
         match &self.rank {
@@ -498,9 +512,13 @@ fn somewhere(load: &FioLoad) -> Result<JobFile, String> {
 }
 
 /// The texts of the files that a job file includes, by the path at which each was found.
-fn includes(text: &str, path: &Path) -> Result<BTreeMap<PathBuf, String>, String> {
+fn includes(
+    text: &str,
+    path: &Path,
+    variables: &Variables,
+) -> Result<BTreeMap<PathBuf, String>, String> {
     let mut includes = BTreeMap::new();
-    JobFile::parse_with(text.as_bytes(), path, &mut |path| {
+    JobFile::parse_with(text.as_bytes(), path, variables, &mut |path| {
         let bytes = read_include(path)?;
         // One that is no text is refused by the parser, with its place.
         if let Ok(text) = std::str::from_utf8(&bytes) {
@@ -514,13 +532,17 @@ fn includes(text: &str, path: &Path) -> Result<BTreeMap<PathBuf, String>, String
 fn job(load: &FioLoad) -> Result<JobFile, String> {
     Ok(match &load.path {
         // A plan of an older version has no texts of included files.
-        Some(path) if load.includes.is_empty() => JobFile::parse(load.text.as_bytes(), path),
-        Some(path) => JobFile::parse_with(load.text.as_bytes(), path, &mut |path| {
-            let missing = || Refused::system(path, io::ErrorKind::NotFound);
-            let text = load.includes.get(path).ok_or_else(missing)?;
-            Ok(text.clone().into_bytes())
-        }),
-        None => JobFile::from_options(&load.text, JOB_NAME),
+        Some(path) if load.includes.is_empty() => {
+            JobFile::parse_with(load.text.as_bytes(), path, &load.variables, &mut read_include)
+        }
+        Some(path) => {
+            JobFile::parse_with(load.text.as_bytes(), path, &load.variables, &mut |path| {
+                let missing = || Refused::system(path, io::ErrorKind::NotFound);
+                let text = load.includes.get(path).ok_or_else(missing)?;
+                Ok(text.clone().into_bytes())
+            })
+        }
+        None => JobFile::from_options(&load.text, JOB_NAME, &load.variables),
     }?)
 }
 

@@ -121,7 +121,11 @@ fn files_that_were_laid_out_before_are_used_as_they_are() {
     }
     let places = places();
     // Without a size: the free space that it is a share of changes with the layout.
-    let job = JobFile::from_options("rw=randwrite bs=4k number_ios=10 nrfiles=2", "a");
+    let job = JobFile::from_options(
+        "rw=randwrite bs=4k number_ios=10 nrfiles=2",
+        "a",
+        &Default::default(),
+    );
     let job = job.unwrap();
     let plan = Fio {
         job: &job,
