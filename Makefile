@@ -21,7 +21,8 @@ dependencies:
 	scripts/install-dependencies
 
 # ext4, XFS and Btrfs under an unpacked source tree, on an image file, in about two minutes.
-demo: dependencies build
+demo: dependencies
+	$(CARGO) build --release --package kurabe
 	scripts/demo
 
 test: dependencies

@@ -13,8 +13,8 @@ use std::sync::atomic::AtomicBool;
 use serde::Serialize;
 
 use crate::enclosure::Enclosure;
-use crate::space;
 use crate::tool::{Finished, Tool, run_kept_in};
+use measure::space;
 
 /// The directory that a run makes for itself.
 const OWN_DIRECTORY: &str = "kurabe-bonnie";

@@ -27,9 +27,9 @@ use rustix::thread::{CapabilitySet, capabilities};
 use vocabulary::load::{Load, LoadTask, Target};
 
 use crate::KINDS;
-use crate::acknowledge::received_file;
 use crate::sys::enclosed::{Blueprint, Enclosing};
 use crate::sys::seccomp::Filter;
+use measure::acknowledge::received_file;
 
 pub use tree::TEMPORARY;
 

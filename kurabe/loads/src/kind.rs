@@ -24,9 +24,9 @@ use vocabulary::load::LoadTask;
 use vocabulary::report::{Latency, Mark, Series, Unit};
 
 use crate::dbench::drift::{Drift, Interval};
-use crate::durable::WholeSync;
-use crate::latency::{Recording, Summary};
 use crate::tool::Tool;
+use measure::durable::WholeSync;
+use measure::latency::{Recording, Summary};
 
 /// All kinds, in the order of the documentation.
 pub static KINDS: Kinds = Kinds(&[

@@ -4,19 +4,14 @@
 //! nothing of contenders, of how the file system under it was made, of statistics or of the
 //! laboratory that runs it.
 
-pub mod acknowledge;
 mod aside;
 pub mod bonnie;
 pub mod counters;
 pub mod dbench;
-pub mod durable;
 pub mod enclosure;
 pub mod fio;
 pub mod kind;
-pub mod latency;
-pub mod objects;
 pub mod programs;
-mod space;
 #[allow(unsafe_code)]
 mod sys;
 pub mod tool;

@@ -12,7 +12,7 @@ use lab::contender::Contender;
 use lab::spec::Device;
 use lab::watched::{self, Cause, Watched};
 use loads::counters::DeviceCounters;
-use loads::durable::{WholeSync, run_words};
+use measure::durable::{WholeSync, run_words};
 use trial::device::{self, Attached, BlockDeviceFacts, DeviceError, DeviceRequest, Prepared, Site};
 use trial::filesystem::{self, Stage};
 use trial::host_proc::HostProc;

@@ -18,8 +18,8 @@ use rustix::io::{Errno, pread, pwrite};
 
 use super::durable::Sayer;
 use super::loadfile::{Kind, LoadFile, Operand, Operation, PathIndex, Slot};
-use crate::acknowledge::Acknowledger;
 use crate::sys;
+use measure::acknowledge::Acknowledger;
 
 /// The size of glibc's directory buffer; it decides how many calls a directory takes to read.
 const DIRECTORY_BUFFER_BYTES: usize = 32 << 10;

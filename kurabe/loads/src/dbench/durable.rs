@@ -13,7 +13,7 @@ use std::sync::Arc;
 use rustix::fs::{fstat, stat};
 use vocabulary::load::Loss;
 
-use crate::acknowledge::Acknowledger;
+use measure::acknowledge::Acknowledger;
 
 /// Says what one client has made durable.
 pub struct Sayer {

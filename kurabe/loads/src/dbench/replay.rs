@@ -23,9 +23,9 @@ use super::drift::{self, Drift};
 use super::durable::announce_gone;
 use super::loadfile::{FORMS, Kind, LoadFile, Operation};
 use super::monitor::Monitor;
-use crate::acknowledge::Acknowledger;
-use crate::latency::{Clock, KindId, Recorder, Recording};
 use crate::sys;
+use measure::acknowledge::Acknowledger;
+use measure::latency::{Clock, KindId, Recorder, Recording};
 
 pub(super) const SECOND_NS: u64 = 1_000_000_000;
 /// How long a sleeping client or monitor may overlook the stop flag.

@@ -27,7 +27,7 @@ impl LoadFile {
     pub fn check_space(&self, directory: &Path, clients: u32) -> Result<(), String> {
         let needer = format!("the files of {clients} clients take");
         let needed_bytes = self.peak_bytes().saturating_mul(clients.into());
-        crate::space::check(directory, &needer, needed_bytes, "take fewer clients")
+        measure::space::check(directory, &needer, needed_bytes, "take fewer clients")
     }
 
     /// The most bytes that one client's files have at one time in a pass.

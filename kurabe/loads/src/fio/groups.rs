@@ -15,7 +15,7 @@ use super::output::{Direction, FioJob};
 use super::run::{pattern, writes};
 use super::size::parse_bytes;
 use super::verify::verifies;
-use crate::latency::{Recorder, Recording};
+use measure::latency::{Recorder, Recording};
 
 /// What belongs together in a job file.
 #[derive(Clone, Debug, PartialEq, Eq)]

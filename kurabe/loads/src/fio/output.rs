@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::latency::{Recorder, Recording};
 use crate::tool::Finished;
+use measure::latency::{Recorder, Recording};
 
 /// What fio reported of one job (or of one group, with `group_reporting`), under fio's own names.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

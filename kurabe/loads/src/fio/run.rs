@@ -26,8 +26,8 @@ use super::place::{self, Target, join_names, split_names};
 use super::size::{self, Need};
 use super::verify;
 use crate::enclosure::Enclosure;
-use crate::space;
 use crate::tool::{Finished, Tool, ToolError, run_kept_in};
+use measure::space;
 
 /// The interval of the logs, unless the job has one of its own.
 const LOG_INTERVAL_MS: u64 = 1000;

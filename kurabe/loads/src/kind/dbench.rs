@@ -19,7 +19,6 @@ use vocabulary::report::{
 use vocabulary::words::{counted, thousands};
 
 use super::{histogram_log, missing_tools, programs_of, throughput_over_time};
-use crate::acknowledge::Acknowledger;
 use crate::dbench::drift::{Interval, drift_of};
 use crate::dbench::durable;
 use crate::dbench::real::{Dbench, DbenchReport, dbench, packaged_load};
@@ -28,8 +27,9 @@ use crate::dbench::{
     Kind as Operation, LoadFile, PACKAGED_LOAD_FILE, Phase, Replay, ReplayReport, replay,
     warmup_seconds,
 };
-use crate::latency::Recording;
 use crate::tool::Tool;
+use measure::acknowledge::Acknowledger;
+use measure::latency::Recording;
 
 pub(super) const KIND: Kind = Kind::of::<DbenchLoad>(
     "dbench",

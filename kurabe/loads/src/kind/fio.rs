@@ -19,7 +19,6 @@ use vocabulary::quantity::{parse_duration, parse_size, size_text};
 use vocabulary::report::{Latency, LoadReport, OVERALL_OPERATION, Series, Unit};
 
 use super::{histogram_log, latencies, missing_tools, programs_of};
-use crate::acknowledge::Acknowledger;
 use crate::enclosure;
 use crate::fio::jobfile::{Variables, read_include};
 use crate::fio::run::JobSeries;
@@ -31,6 +30,7 @@ use crate::fio::{
     verify_again,
 };
 use crate::tool::Tool;
+use measure::acknowledge::Acknowledger;
 
 pub(super) const KIND: Kind = Kind::of::<FioLoad>(
     "fio",

@@ -4,7 +4,7 @@
 use vocabulary::report::{Latency, LoadReport, OVERALL_OPERATION};
 
 use super::{histogram_log, latencies};
-use crate::latency::Recording;
+use measure::latency::Recording;
 
 /// One report of several; none where there is none.
 pub fn merged(reports: &[&LoadReport]) -> Result<Option<LoadReport>, String> {
@@ -69,7 +69,7 @@ fn exact(latency: &mut Latency, reports: &[&LoadReport]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::latency::Recorder;
+    use measure::latency::Recorder;
 
     fn report(latencies_ns: &[u64], proof: &str) -> LoadReport {
         let mut recorder = Recorder::new();

@@ -24,15 +24,15 @@ use vocabulary::words::share_text;
 
 use super::{histogram_log, latencies, whole_sync};
 use crate::aside::AsideBegun;
-use crate::latency::{Point, Series as RecordedSeries};
-use crate::objects::durable::{self, Sayer};
-use crate::objects::program::Parsed;
-use crate::objects::stream::Stream;
-use crate::objects::{
+use crate::sys::extents::{Extent, extents};
+use measure::latency::{Point, Series as RecordedSeries};
+use objects::durable::{self, Sayer};
+use objects::program::Parsed;
+use objects::stream::Stream;
+use objects::{
     Fit, Options, Outcome, Phase, Place, Plan, Program, Report, StoreOptions, check_name,
     run as run_program, store, volume,
 };
-use crate::sys::extents::{Extent, extents};
 
 /// The store that loses nothing.
 const STORE_DEFAULT: &str = "lump";

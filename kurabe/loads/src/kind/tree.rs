@@ -18,9 +18,7 @@ use vocabulary::path::UserPath;
 use vocabulary::report::{LoadReport, Metric, OVERALL_OPERATION, Unit};
 
 use super::{histogram_log, latencies, missing_tools, programs_of, whole_sync};
-use crate::acknowledge::Acknowledger;
 use crate::aside::{self, AsideBegun};
-use crate::durable::{drop_kernel_caches, run_words};
 use crate::programs;
 use crate::tool::Tool;
 use crate::tree::durable;
@@ -28,6 +26,8 @@ use crate::tree::synthetic::FILES_MAX;
 use crate::tree::{
     ArchiveFacts, Phase, SyntheticTree, Tree, archive_facts, inspect, run_tree, write_archive,
 };
+use measure::acknowledge::Acknowledger;
+use measure::durable::{drop_kernel_caches, run_words};
 
 pub(super) const KIND: Kind = Kind::of::<TreeLoad>(
     "tree",

@@ -8,7 +8,7 @@ use vocabulary::load::Loss;
 
 use super::hash::hash_tree;
 use super::run::{OWN_DIRECTORY, Phase};
-use crate::acknowledge::Acknowledger;
+use measure::acknowledge::Acknowledger;
 
 /// What is not looked at.
 const NOTHING: &str = "-";

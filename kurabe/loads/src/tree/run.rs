@@ -16,10 +16,10 @@ use serde::Serialize;
 use super::archive::ArchiveFacts;
 use super::hash::{TreeHash, below, hash_tree};
 use super::synthetic::SyntheticTree;
-use crate::durable::WholeSync;
-use crate::latency::{Clock, Recorder, Recording};
-use crate::space;
 use crate::tool::{Tool, run};
+use measure::durable::WholeSync;
+use measure::latency::{Clock, Recorder, Recording};
+use measure::space;
 
 /// The directory that a run makes for itself.
 pub(super) const OWN_DIRECTORY: &str = "kurabe-tree";

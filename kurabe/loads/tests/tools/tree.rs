@@ -4,13 +4,13 @@ use std::fs::{self, File, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use loads::durable::WholeSync;
-use loads::latency::Recording;
 use loads::tool::Tool;
 use loads::tree::{
     ArchiveFacts, Phase, SyntheticTree, Tree, TreeReport, archive_facts, hash_tree, inspect,
     run_tree, write_archive,
 };
+use measure::durable::WholeSync;
+use measure::latency::Recording;
 
 use super::installed;
 

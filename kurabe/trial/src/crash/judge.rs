@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use crash::{Flushes, Line, Log, State};
 use lab::spec::{CommandLine, Output};
-use loads::acknowledge::received_file;
+use measure::acknowledge::received_file;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -7,7 +7,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use loads::durable::drop_kernel_caches;
+use measure::durable::drop_kernel_caches;
 use rustix::mount::{MountFlags, UnmountFlags};
 
 use super::{Instance, Owner, Stage};

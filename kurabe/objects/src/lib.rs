@@ -21,7 +21,7 @@ mod run;
 pub mod store;
 pub mod stream;
 mod token;
-pub(crate) mod volume;
+pub mod volume;
 
 pub use plan::{Fit, Plan};
 pub use program::Program;

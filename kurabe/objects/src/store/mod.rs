@@ -16,7 +16,7 @@ use block::BlockDevice;
 use serde::{Deserialize, Serialize};
 use vocabulary::suggestion::unknown;
 
-use crate::durable::WholeSync;
+use measure::durable::WholeSync;
 
 #[cfg(feature = "cannyls")]
 mod cannyls;

@@ -7,10 +7,10 @@ use vocabulary::check::Check;
 
 use super::worker::{Wrong, compare};
 use super::{PROGRESS_INTERVAL, failure};
-use crate::objects::contents::Identity;
-use crate::objects::report::{Failure, Verification};
-use crate::objects::store::{Store, StoreError};
-use crate::objects::stream::Stream;
+use crate::contents::Identity;
+use crate::report::{Failure, Verification};
+use crate::store::{Store, StoreError};
+use crate::stream::Stream;
 
 /// What opens the store again.
 pub(super) type Reopen<'a> = &'a dyn Fn() -> Result<Box<dyn Store>, StoreError>;

@@ -250,7 +250,7 @@ impl<'a> SharedFeed<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::objects::program::Program;
+    use crate::program::Program;
 
     static GO_ON: AtomicBool = AtomicBool::new(false);
 

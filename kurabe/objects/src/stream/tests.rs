@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::objects::arbitrary::programs;
+use crate::arbitrary::programs;
 
 fn program(text: &str) -> Program {
     match Program::parse("load.txt", text.as_bytes()) {

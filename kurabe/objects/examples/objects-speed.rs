@@ -8,10 +8,10 @@ use std::hint::black_box;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use loads::latency::{Clock, Recorder};
-use loads::objects::contents::Identity;
-use loads::objects::stream::{Step, Stream};
-use loads::objects::{self, Options, Phase, Place, Program};
+use measure::latency::{Clock, Recorder};
+use objects::contents::Identity;
+use objects::stream::{Step, Stream};
+use objects::{Options, Phase, Place, Program};
 use rustix::time::ClockId;
 
 /// Processor time of this thread: what other programs take of the processor does not count.

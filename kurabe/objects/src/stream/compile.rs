@@ -4,8 +4,8 @@
 //! instruction, so that walking it takes no time either.
 
 use super::{Code, Mix, MixBranch, Select};
-use crate::objects::program::{Branch, Choice, Extent, Section, Size, Statement, has, share};
-use crate::objects::random::Zipf;
+use crate::program::{Branch, Choice, Extent, Section, Size, Statement, has, share};
+use crate::random::Zipf;
 
 #[derive(Default)]
 pub(super) struct Compiler {

@@ -11,7 +11,7 @@ use block::{BlockDevice, MemoryDevice};
 use vocabulary::check::Check;
 
 use super::*;
-use crate::objects::store::Session;
+use crate::store::Session;
 
 /// The sorts of programs that users of CannylsBencher write, small.
 const PROGRAMS: [(&str, &str); 8] = [
@@ -261,7 +261,7 @@ fn a_lost_object_is_missed_and_a_risen_one_is_noticed() {
     let place = Place::Directory(path.clone());
     let store = (kind.open)(&place, &options).unwrap();
     let mut stream = Stream::new(&program(text));
-    while let crate::objects::stream::Step::Command(_) = stream.next_step() {}
+    while let crate::stream::Step::Command(_) = stream.next_step() {}
     let keys = store.keys().unwrap();
     let sweep = || {
         let mut check = Check::new(CONTENTS);

@@ -25,8 +25,8 @@ use super::program::Program;
 use super::report::{Failure, Outcome, Report, Verification};
 use super::store::{self, Place, Store, StoreError, StoreKind, StoreOptions};
 use super::stream::Stream;
-use crate::durable::WholeSync;
-use crate::latency::{Clock, Recording};
+use measure::durable::WholeSync;
+use measure::latency::{Clock, Recording};
 
 mod sweep;
 mod worker;
@@ -225,7 +225,7 @@ fn available_bytes(place: &Place) -> Result<u64, String> {
             Ok(device.len())
         }
         Place::Directory(path) => {
-            crate::space::free_bytes(path).map_err(|error| failed(path, error))
+            measure::space::free_bytes(path).map_err(|error| failed(path, error))
         }
     }
 }

@@ -14,7 +14,7 @@ const FILE_SHARE_PERCENT: u64 = 95;
 const FILE_UNIT_BYTES: u64 = 1 << 20;
 
 /// Mounts the volume on a device: reads its slots.
-pub(crate) fn mount(path: &Path) -> Result<Volume, String> {
+pub fn mount(path: &Path) -> Result<Volume, String> {
     let opened = FileDevice::open(path, &FileDeviceOptions::default())
         .map_err(|error| format!("opening {}: {error}", path.display()))?;
     mount_on(Arc::new(opened))
@@ -29,14 +29,14 @@ fn mount_on(device: Arc<dyn BlockDevice>) -> Result<Volume, String> {
 const FILE_NAME: &[u8] = b"store";
 
 /// The store's file on a volume on which it was made before.
-pub(crate) fn file(volume: &Volume) -> Result<Arc<dyn BlockDevice>, String> {
+pub fn file(volume: &Volume) -> Result<Arc<dyn BlockDevice>, String> {
     let file =
         volume.open(FILE_NAME).map_err(|error| format!("opening the store's file: {error}"))?;
     Ok(Arc::new(file))
 }
 
 /// Makes the store's one file, its space reserved and not written.
-pub(crate) fn make_file(volume: &Volume) -> Result<Arc<dyn BlockDevice>, String> {
+pub fn make_file(volume: &Volume) -> Result<Arc<dyn BlockDevice>, String> {
     let failed = |what: &str, error: minfs::Error| format!("{what} on minfs: {error}");
     let size = volume.space().free_bytes / 100 * FILE_SHARE_PERCENT;
     let size = size / FILE_UNIT_BYTES * FILE_UNIT_BYTES;
@@ -48,7 +48,7 @@ pub(crate) fn make_file(volume: &Volume) -> Result<Arc<dyn BlockDevice>, String>
 }
 
 /// Unmounts, once nobody has the file open.
-pub(crate) fn unmount(volume: Volume) -> Result<(), String> {
+pub fn unmount(volume: Volume) -> Result<(), String> {
     volume.unmount().map_err(|error| format!("unmounting minfs: {error}"))
 }
 
@@ -56,7 +56,7 @@ pub(crate) fn unmount(volume: Volume) -> Result<(), String> {
 mod tests {
     use std::ops::ControlFlow;
 
-    use crate::objects::{Options, Outcome, Phase, Place, Program, Report, StoreOptions, run};
+    use crate::{Options, Outcome, Phase, Place, Program, Report, StoreOptions, run};
     use block::{CountingDevice, Counts, MemoryDevice};
     use minfs::{MkfsOptions, mkfs};
 

@@ -13,7 +13,7 @@ use vocabulary::load::Loss;
 use super::contents::Identity;
 use super::store::{Place, StoreError, StoreKind, StoreOptions};
 use super::stream::{Command, Verb};
-use crate::acknowledge::Acknowledger;
+use measure::acknowledge::Acknowledger;
 
 /// Says what a run has made durable.
 #[derive(Debug)]
@@ -195,7 +195,7 @@ mod tests {
     use block::{BlockDevice, MemoryDevice};
 
     use super::*;
-    use crate::objects::store;
+    use crate::store;
 
     #[test]
     fn what_is_missing_changed_or_there_again_is_found() {

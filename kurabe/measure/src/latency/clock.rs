@@ -3,7 +3,7 @@
 //! Must not know: histograms, loads.
 
 use std::sync::OnceLock;
-#[cfg(test)]
+#[cfg(any(test, feature = "clock-by-hand"))]
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ pub struct Clock {
     /// Ticks, or nanoseconds of `CLOCK_MONOTONIC`, at the start.
     origin: u64,
     /// What it reads instead, in a test that must not depend on how busy the machine is.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "clock-by-hand"))]
     hand: Option<&'static AtomicU64>,
 }
 
@@ -40,25 +40,25 @@ impl Clock {
         Clock {
             nanoseconds_per_tick,
             origin,
-            #[cfg(test)]
+            #[cfg(any(test, feature = "clock-by-hand"))]
             hand: None,
         }
     }
 
     /// Starts a clock at zero that reads `CLOCK_MONOTONIC` whatever the processor offers.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "clock-by-hand"))]
     pub fn start_monotonic() -> Clock {
         Clock {
             nanoseconds_per_tick: 0,
             origin: monotonic_ns(),
-            #[cfg(test)]
+            #[cfg(any(test, feature = "clock-by-hand"))]
             hand: None,
         }
     }
 
     /// A clock at zero that stands still until somebody moves its hand or waits for a moment.
-    #[cfg(test)]
-    pub(crate) fn by_hand() -> (Clock, &'static AtomicU64) {
+    #[cfg(any(test, feature = "clock-by-hand"))]
+    pub fn by_hand() -> (Clock, &'static AtomicU64) {
         let hand: &AtomicU64 = Box::leak(Box::default());
         (Clock { hand: Some(hand), ..Clock::start_monotonic() }, hand)
     }
@@ -67,7 +67,7 @@ impl Clock {
     /// reordering (some nanoseconds); subtract with saturation.
     #[inline(always)]
     pub fn now_ns(&self) -> u64 {
-        #[cfg(test)]
+        #[cfg(any(test, feature = "clock-by-hand"))]
         if let Some(hand) = self.hand {
             return hand.load(Ordering::Relaxed);
         }
@@ -80,8 +80,8 @@ impl Clock {
     }
 
     /// Sleeps until shortly before the moment, and looks at the clock from then on.
-    pub(crate) fn wait_until(&self, moment_ns: u64) {
-        #[cfg(test)]
+    pub fn wait_until(&self, moment_ns: u64) {
+        #[cfg(any(test, feature = "clock-by-hand"))]
         if let Some(hand) = self.hand {
             hand.fetch_max(moment_ns, Ordering::Relaxed);
         }

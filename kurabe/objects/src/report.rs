@@ -9,7 +9,7 @@ use vocabulary::check::Check;
 
 use super::plan::{Fit, Plan};
 use super::store::StoreOptions;
-use crate::latency::Recording;
+use measure::latency::Recording;
 
 /// What a run yielded.
 #[derive(Clone, Debug, Serialize)]

@@ -3,8 +3,8 @@
 
 use proptest::prelude::*;
 
-use crate::objects::arbitrary::programs;
-use crate::objects::program::{
+use crate::arbitrary::programs;
+use crate::program::{
     Branch, Choice, EMBEDDED_BYTES_MAX, Extent, Parsed, Percents, Popularity, Program, Rate,
     Section, Settings, Size, Statement,
 };
@@ -271,7 +271,7 @@ fn scaling_keeps_the_product_of_nested_counts() {
     assert_eq!(read("Command { 5.times { Get; }; }").program.scaled(3.0).statements(), 15);
 }
 
-const REFERENCE: &str = include_str!("../../../../../docs/object-language.md");
+const REFERENCE: &str = include_str!("../../../../docs/object-language.md");
 
 /// The fenced blocks of a language in the reference.
 fn blocks(language: &str) -> Vec<&'static str> {
@@ -301,7 +301,7 @@ fn the_reference_is_about_this_language() {
         .chain(super::STATEMENTS)
         .chain(super::SIZES)
         .chain(super::POPULARITIES.map(Popularity::word))
-        .chain(crate::objects::program::TIME_UNITS.map(|(unit, _)| unit))
+        .chain(crate::program::TIME_UNITS.map(|(unit, _)| unit))
         .chain(["times", "poisson", "K", "M", "G", "T"])
         .collect();
     for word in &known {
@@ -316,8 +316,8 @@ fn the_reference_is_about_this_language() {
         format!("at most {EMBEDDED_BYTES_MAX} bytes"),
         format!("up to {} deep", super::NESTING_MAX),
         format!("at most {}", super::THREADS_MAX),
-        format!("more than {}", crate::latency::INTERVALS_MAX),
-        format!("{} million statements", crate::objects::plan::PLANNED_COMMANDS_MAX / 1_000_000),
+        format!("more than {}", measure::latency::INTERVALS_MAX),
+        format!("{} million statements", crate::plan::PLANNED_COMMANDS_MAX / 1_000_000),
     ] {
         assert!(REFERENCE.contains(&limit), "the reference does not say: {limit}");
     }

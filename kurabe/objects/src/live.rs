@@ -143,7 +143,7 @@ fn lowest_bit(number: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::objects::random::Random;
+    use crate::random::Random;
 
     fn object(key: u64) -> Object {
         Object { key, version: 0, class: 0, embedded: false }

@@ -8,9 +8,9 @@ use std::ops::Range;
 use vocabulary::suggestion::did_you_mean;
 
 use super::{Parse, Parser};
-use crate::objects::diagnostic::{Diagnostic, Severity};
-use crate::objects::program::TIME_UNITS;
-use crate::objects::token::{Token, TokenKind};
+use crate::diagnostic::{Diagnostic, Severity};
+use crate::program::TIME_UNITS;
+use crate::token::{Token, TokenKind};
 
 impl<'a> Parser<'a> {
     pub(super) fn peek(&self) -> &Token {

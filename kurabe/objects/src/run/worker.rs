@@ -5,12 +5,12 @@
 use vocabulary::check::Check;
 
 use super::{INTERVAL, Run, check_name, failure};
-use crate::latency::{KindId, Recorder, Recording};
-use crate::objects::contents::Identity;
-use crate::objects::feed::{SharedFeed, Task};
-use crate::objects::report::{Failure, Verification};
-use crate::objects::store::{Session, StoreError};
-use crate::objects::stream::{Command, Verb};
+use crate::contents::Identity;
+use crate::feed::{SharedFeed, Task};
+use crate::report::{Failure, Verification};
+use crate::store::{Session, StoreError};
+use crate::stream::{Command, Verb};
+use measure::latency::{KindId, Recorder, Recording};
 
 /// What came of one thread.
 #[derive(Default)]

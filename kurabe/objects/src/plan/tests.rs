@@ -1,7 +1,7 @@
 //! Plans of programs that are known.
 
 use super::*;
-use crate::objects::store;
+use crate::store;
 
 fn program(text: &str) -> Program {
     match Program::parse("load.txt", text.as_bytes()) {

@@ -6,13 +6,13 @@ use std::path::Path;
 use vocabulary::capacity::{self, Capacity};
 
 /// Bytes that an unprivileged user can still write.
-pub(crate) fn free_bytes(directory: &Path) -> io::Result<u64> {
+pub fn free_bytes(directory: &Path) -> io::Result<u64> {
     let space = rustix::fs::statvfs(directory)?;
     Ok(space.f_bavail.saturating_mul(space.f_frsize))
 }
 
 /// Refuses what is larger than the free space; see [`capacity::check`].
-pub(crate) fn check(
+pub fn check(
     directory: &Path,
     needer: &str,
     needed_bytes: u64,

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 use super::super::random::mix;
 use super::{Demand, Place, Session, Space, Store, StoreError, StoreKind, StoreOptions};
-use crate::durable::WholeSync;
+use measure::durable::WholeSync;
 
 pub(super) const KIND: StoreKind = StoreKind {
     name: "files",
