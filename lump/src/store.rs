@@ -41,7 +41,7 @@ const BUFFER_BYTES_MAX: u64 = 16 << 20;
 /// How long they stay there, unless said otherwise.
 const BUFFER_AGE_MAX: Duration = Duration::from_secs(1);
 
-/// When a put or delete returns. `lump/docs/lump-durability.md` says what each promises.
+/// When a put or delete returns. `lump/docs/durability.md` says what each promises.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
     /// Once the change survives power loss.

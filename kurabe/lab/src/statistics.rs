@@ -1,7 +1,7 @@
 //! The statistics of the laboratory, over plain numbers: samples in, structs for the result out.
 //!
 //! Nothing here knows of records, plans or files, and nothing here draws random numbers: the same
-//! samples give the same answer. `docs/statistics.md` has the formulas, their sources, and the
+//! samples give the same answer. `docs/reference/statistics.md` has the formulas, their sources, and the
 //! measured error rates; `cargo run --release -p lab --example calibrate` measures them
 //! again.
 //!

@@ -1,7 +1,7 @@
 //! Objects: the workload language of CannylsBencher, run on an object store.
 //!
 //! The data flows one way: text -> [`program`] -> [`stream`] of commands -> [`run()`] on a
-//! [`store`] -> [`report`]. `docs/object-language.md` is the language's reference. A caller needs
+//! [`store`] -> [`report`]. `docs/reference/object-language.md` is the language's reference. A caller needs
 //! [`Program::parse`], [`Plan::of`] and [`run()`]; the rest is for those who want the parts.
 
 #[cfg(test)]

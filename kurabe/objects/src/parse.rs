@@ -1,4 +1,4 @@
-//! From text to a [`Program`], by recursive descent; the grammar is in `docs/object-language.md`,
+//! From text to a [`Program`], by recursive descent; the grammar is in `docs/reference/object-language.md`,
 //! and stands here in its order. Its words and numbers are in `parse/reading.rs`.
 //!
 //! Must not know: how a program runs. Accepts every program that CannylsBencher's parser accepts

@@ -3,7 +3,7 @@
 //! The program is compiled to a short list of instructions, and a small interpreter walks it; what
 //! it remembers is the live objects and one frame for each repetition that it is in, so that 10^9
 //! commands cost no more memory than the objects that live at once. The meaning of every statement
-//! is written down in `docs/object-language.md`.
+//! is written down in `docs/reference/object-language.md`.
 //!
 //! Must not know: stores, clocks, threads. A section that lasts for a time is announced
 //! ([`Step::Timed`]), and whoever has a clock ends it ([`Stream::end_timed_section`]).

@@ -1,4 +1,4 @@
-//! lump and its peers on one file system, interleaved in one run, as `lump/docs/lump-bench.md` tells.
+//! lump and its peers on one file system, interleaved in one run, as `lump/docs/evidence/benchmark.md` tells.
 //!
 //! Knows nothing of how anybody stores; that is in `contenders`.
 

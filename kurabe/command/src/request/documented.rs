@@ -12,11 +12,11 @@ use crate::request::studies::catalogue;
 fn documents() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut documents = vec![root.join("README.md")];
-    let docs = std::fs::read_dir(root.join("docs")).unwrap();
-    documents.extend(
-        docs.map(|entry| entry.unwrap().path())
-            .filter(|p| p.extension().is_some_and(|e| e == "md")),
-    );
+    for directory in ["docs", "docs/reference", "docs/evidence"] {
+        let entries = std::fs::read_dir(root.join(directory)).unwrap();
+        let paths = entries.map(|entry| entry.unwrap().path());
+        documents.extend(paths.filter(|path| path.extension().is_some_and(|end| end == "md")));
+    }
     documents
 }
 

@@ -64,7 +64,7 @@ pub enum Action {
         #[arg(long)]
         guests: bool,
     },
-    /// Build, list, remove and enter guests: other kernels under QEMU (docs/places.md).
+    /// Build, list, remove and enter guests: other kernels under QEMU (docs/where.md).
     #[command(subcommand)]
     Guest(GuestAction),
     /// Write the man pages.
@@ -356,7 +356,7 @@ pub struct StudyArgs {
     pub destroy: Option<String>,
     /// Place of the contenders that name none: a guest, booted afresh for each trial (debian,
     /// linux-VERSION or the path of a kernel), or another machine, ssh:HOST, on which the device and the
-    /// command are looked for (docs/places.md). [default: this machine]
+    /// command are looked for (docs/where.md). [default: this machine]
     #[arg(long, value_name = "PLACE")]
     pub on: Option<String>,
     /// Let mkfs and mount discard; by default the device stays fully allocated.
@@ -502,7 +502,7 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = RUN_EXAMPLES)]
 pub struct RunArgs {
-    /// A study file (docs/study-file.md), or the name of a bundled study (kurabe studies). A file
+    /// A study file (docs/reference/study-file.md), or the name of a bundled study (kurabe studies). A file
     /// of that name goes first.
     #[arg(value_name = "STUDY")]
     pub study_file: PathBuf,

@@ -2,7 +2,7 @@
 //! the trimmed mean where single disturbed values drown everything else. It is the one procedure
 //! behind every interval of a ratio.
 //!
-//! It knows numbers only. The choice is argued and measured in `docs/statistics.md`: a percentile
+//! It knows numbers only. The choice is argued and measured in `docs/reference/statistics.md`: a percentile
 //! bootstrap over five blocks calls one comparison in six different when nothing is; Student's t is
 //! honest, but one trial that took three times as long blinds it for good. Trimming always would
 //! widen the intervals of a quiet study of ten blocks by 30 %.

@@ -2,7 +2,7 @@
 //! backend does, system call for system call.
 //!
 //! Knows one directory and one table of open files; it knows nothing of other clients, phases
-//! or histograms. Which calls each operation makes is written down in docs/dbench-replay.md and
+//! or histograms. Which calls each operation makes is written down in docs/reference/dbench-replay.md and
 //! proved against dbench's own trace in the tests. Where dbench drops an error of the disk
 //! silently (fsync), this client does not.
 

@@ -33,7 +33,7 @@ pub struct LoadFileError {
 
 /// The kinds of operation; each is printed as dbench's own report names it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[allow(missing_docs)] // The names are dbench's own; docs/dbench-replay.md says what each does.
+#[allow(missing_docs)] // The names are dbench's own; docs/reference/dbench-replay.md says what each does.
 pub enum Kind {
     NTCreateX,
     Close,

@@ -5,7 +5,7 @@
 //! the maximum of a latency. [`drift`] says from the series of either whether the throughput
 //! drifted and which counter accounts for it. Knows a directory; nothing of contenders.
 //!
-//! What an operation does, call by call, and where the two differ: docs/dbench-replay.md.
+//! What an operation does, call by call, and where the two differ: docs/reference/dbench-replay.md.
 
 pub mod client;
 pub mod counters;

@@ -4,7 +4,7 @@
 //! tells what it needs, [`understood`] asks fio whether it takes the job, [`layout`] writes the data before the run, [`run`] does it all in
 //! order, [`output`] reads the result, `groups` says which figures belong together, `changes` what was changed in a job, [`verify`] makes a check of what the jobs compare, [`matrix`] is the flash study's set of jobs, `nodes` runs a job on several machines. Knows a
 //! directory or a device; nothing of contenders. What is added to a job and what is refused:
-//! docs/fio.md.
+//! docs/reference/fio.md.
 
 mod changes;
 mod groups;

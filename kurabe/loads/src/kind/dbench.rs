@@ -52,7 +52,7 @@ pub(super) const REPLAY: Kind = Kind::of::<DbenchLoad>(
         Key::load(
             REPLAY_KEY,
             Form::Text("CLIENTS[:LOADFILE]"),
-            "Replay a dbench load file, with percentiles (docs/dbench-replay.md).",
+            "Replay a dbench load file, with percentiles (docs/reference/dbench-replay.md).",
         ),
         TIME,
     ],

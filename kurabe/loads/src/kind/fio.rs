@@ -38,7 +38,7 @@ pub(super) const KIND: Kind = Kind::of::<FioLoad>(
         Key::load(
             "fio",
             Form::Options("JOB"),
-            "Run the installed fio: a job file, or options such as 'rw=randrw bs=4k size=64m' or '--name=a --rw=read --size=64m' (docs/fio.md).",
+            "Run the installed fio: a job file, or options such as 'rw=randrw bs=4k size=64m' or '--name=a --rw=read --size=64m' (docs/reference/fio.md).",
         ),
         Key::option(
             "fio-rank",

@@ -43,7 +43,7 @@ pub(super) const KIND: Kind = Kind::of::<ObjectsLoad>(
         Key::load(
             "objects",
             Form::Text("FILE"),
-            "Run a program of the object language (docs/object-language.md) on a store.",
+            "Run a program of the object language (docs/reference/object-language.md) on a store.",
         ),
         Key {
             name: "program",

@@ -34,7 +34,7 @@ pub(super) const KIND: Kind = Kind::of::<TreeLoad>(
     &[Key::load(
         "tree",
         Form::Text("TARBALL"),
-        "Copy, unpack, walk, stat, rewrite and delete a tree: a tarball, or synthetic:FILES (docs/tree.md).",
+        "Copy, unpack, walk, stat, rewrite and delete a tree: a tarball, or synthetic:FILES (docs/reference/tree.md).",
     )],
     &[],
 );

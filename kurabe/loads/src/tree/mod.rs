@@ -4,7 +4,7 @@
 //! [`synthetic`] makes a tree like that of the Linux kernel from a seed, [`archive`] writes and
 //! inspects archives, [`run`] times the phases, [`hash`] proves that what was unpacked is the
 //! same everywhere. Knows a directory; nothing of contenders. What the phases do and where the
-//! synthetic tree's figures come from: docs/tree.md.
+//! synthetic tree's figures come from: docs/reference/tree.md.
 
 pub mod archive;
 pub mod durable;

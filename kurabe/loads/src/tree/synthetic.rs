@@ -3,7 +3,7 @@
 //! Pure: it says which entries there are and what is in them, and writes nothing. The shape
 //! (sizes, depths, files in a directory, modes, links, lengths of names) follows figures
 //! measured on Debian's package `linux-source-6.1`, version 6.1.192-2: 78,579 files with
-//! 1,298,681,992 bytes in 5,096 directories, and 56 symbolic links; docs/tree.md has the tables.
+//! 1,298,681,992 bytes in 5,096 directories, and 56 symbolic links; docs/reference/tree.md has the tables.
 //! Invariants: the same number and seed give the same tree on every machine; every directory
 //! comes before what is in it; names in a directory are distinct.
 

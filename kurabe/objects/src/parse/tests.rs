@@ -271,7 +271,7 @@ fn scaling_keeps_the_product_of_nested_counts() {
     assert_eq!(read("Command { 5.times { Get; }; }").program.scaled(3.0).statements(), 15);
 }
 
-const REFERENCE: &str = include_str!("../../../../docs/object-language.md");
+const REFERENCE: &str = include_str!("../../../../docs/reference/object-language.md");
 
 /// The fenced blocks of a language in the reference.
 fn blocks(language: &str) -> Vec<&'static str> {

@@ -133,9 +133,12 @@ fn the_reference_in_the_documentation_is_that_of_the_table() {
         let what = help(key, &takers).replace("--", "").replace('|', "\\|");
         reference.push_str(&format!("| `{}` | {value} | {what} |\n", key.name));
     }
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/study-file.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/study-file.md");
     let text = std::fs::read_to_string(path).unwrap();
-    assert!(text.contains(&reference), "docs/study-file.md lacks this table:\n{reference}");
+    assert!(
+        text.contains(&reference),
+        "docs/reference/study-file.md lacks this table:\n{reference}"
+    );
 }
 
 const STUDY: &str = r#"
