@@ -215,12 +215,17 @@ pub struct Stage {
     pub directory_identity: Option<(u64, u64)>,
     /// Whether mkfs and mount may discard.
     pub discard: bool,
-    /// Whether mkfs is to leave nothing for later: others take turns with this trial, or a guest was booted
-    /// for it alone.
+    /// Whether mkfs is to leave nothing for later: others take turns with this trial, a guest was booted for it
+    /// alone, or the device is small enough.
     pub made_at_once: bool,
     /// The trial's own directory, in whose room the mount point is made.
     pub scratch: Arc<Occupied>,
 }
+
+/// Up to this size mkfs writes all inode tables itself, 1 GiB of them at most. The kernel's thread for them begins
+/// up to 5 s after the mount, rests ten times as long as it works, and serves every ext4 of the machine: each run
+/// would wait for it. On larger devices mkfs would take longer than that wait may.
+const MADE_AT_ONCE_BYTES_MAX: u64 = 64 << 30;
 
 impl Stage {
     /// The stage for a contender on a device.
@@ -239,7 +244,8 @@ impl Stage {
             directory: contender.directory().map(Path::to_path_buf),
             directory_identity: None,
             discard: discard || asks_for_discard(contender),
-            made_at_once: contender.environment.guest().is_some(),
+            made_at_once: contender.environment.guest().is_some()
+                || size_bytes <= MADE_AT_ONCE_BYTES_MAX,
             scratch: scratch.clone(),
         }
     }
