@@ -19,7 +19,7 @@ use lab::study_file;
 
 /// `kurabe file-systems`.
 pub fn file_systems() -> Result<u8, Failure> {
-    let width = filesystem::names().iter().map(|name| name.len()).max().unwrap_or(0);
+    let width = filesystem::all().iter().map(|one| one.name.len()).max().unwrap_or(0);
     for file_system in filesystem::all() {
         let missing = filesystem::missing(file_system);
         let state = if missing.is_empty() { "ready" } else { "missing" };
@@ -49,7 +49,7 @@ fn describe(bundled: &studies::Bundled) -> String {
     let Ok((text, mut study)) = study_file::load(
         Path::new(bundled.name),
         bundled.text,
-        studies::catalogue(&filesystem::names()),
+        studies::catalogue(&filesystem::known()),
     ) else {
         return format!("{}\n", bundled.name);
     };

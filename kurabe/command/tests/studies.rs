@@ -173,7 +173,7 @@ fn no_bundled_study_is_longer_than_a_page_or_two_of_a_terminal() {
     let mut random = Random(1);
     for name in ["cannyls", "operating-systems", "flash-overhead", "dbench", "durable-puts"] {
         let text = site.run(&["run", name, "--print-study"]).expect(0).stdout;
-        let file_systems = trial::filesystem::names();
+        let file_systems = trial::filesystem::known();
         let known = Catalogue { file_systems: &file_systems, kinds: KINDS };
         let (_, study) = study_file::load(Path::new("study.toml"), &text, known).unwrap();
         let labels: Vec<String> = study.contenders.iter().map(|one| one.label.clone()).collect();

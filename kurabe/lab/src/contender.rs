@@ -14,8 +14,43 @@ use vocabulary::suggestion::unknown;
 use crate::environment::Environment;
 use crate::name;
 
-pub(crate) mod outside;
+mod outside;
 mod stored;
+
+/// What the notation has to know about a file system.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Known {
+    /// Its name.
+    pub name: &'static str,
+    /// The short options of its mkfs that have no value.
+    pub flags: &'static str,
+    /// The short options of its mkfs whose value is a path.
+    pub paths: &'static str,
+}
+
+impl Known {
+    /// File systems of whose options nothing is known, so that whatever could be a path is refused.
+    pub const fn named<const N: usize>(names: [&'static str; N]) -> [Known; N] {
+        let mut all = [Known { name: "", flags: "", paths: "" }; N];
+        let mut at = 0;
+        while at < N {
+            all[at].name = names[at];
+            at += 1;
+        }
+        all
+    }
+
+    /// The names of several, for messages.
+    pub(crate) fn names(all: &[Known]) -> Vec<&'static str> {
+        all.iter().map(|one| one.name).collect()
+    }
+
+    /// Refuses a contender of this file system with an option that can name something else than its
+    /// device.
+    pub fn check_options(&self, contender: &Contender) -> Result<(), String> {
+        outside::check(contender.top(), self)
+    }
+}
 
 /// One storage stack to compare.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -132,7 +167,7 @@ pub struct ContenderError {
 impl Contender {
     /// Reads a contender. `known` are the file systems that there are; the nearest of them is suggested
     /// for an unknown one.
-    pub fn parse(text: &str, known: &[&str]) -> Result<Contender, ContenderError> {
+    pub fn parse(text: &str, known: &[Known]) -> Result<Contender, ContenderError> {
         let fail = |problem: String| ContenderError { text: text.to_string(), problem };
         let (label, rest) = split_label(text);
         let words = shlex::split(rest)
@@ -149,17 +184,20 @@ impl Contender {
         if words.first().is_none_or(|first| first == "@" || first == "over") {
             return Err(fail(format!(
                 "no file system is named; write [LABEL: ]FS [MKFS OPTIONS] [@ MOUNT OPTIONS] [over LAYER] [on ENVIRONMENT], with FS one of {}",
-                known.join(", ")
+                Known::names(known).join(", ")
             )));
         }
         let layers = words.split(|word| word == "over").map(Layer::parse);
         let layers: Vec<Layer> = layers.collect::<Result<_, _>>().map_err(fail)?;
         let top = &layers[0];
         let is_directory = top.name == DIRECTORY;
-        if !known.contains(&top.name.as_str()) || (top.argument.is_some() && !is_directory) {
-            let written = words[0].as_str();
-            return Err(fail(unknown("file system is called", written, known)));
-        }
+        let file_system = known
+            .iter()
+            .find(|one| one.name == top.name && (top.argument.is_none() || is_directory));
+        let Some(file_system) = file_system else {
+            let names = Known::names(known);
+            return Err(fail(unknown("file system is called", &words[0], &names)));
+        };
         if is_directory && (layers.len() > 1 || on.is_some()) {
             return Err(fail(
                 "a dir: contender is a directory of this machine as it is; leave 'over' and 'on' out"
@@ -175,7 +213,7 @@ impl Contender {
             Some(label) => label.to_string(),
             None => rest.split_whitespace().collect::<Vec<_>>().join(" "),
         };
-        outside::check(top).map_err(fail)?;
+        outside::check(top, file_system).map_err(fail)?;
         let environment = on.unwrap_or_default();
         Ok(Contender { label: name::of(&label), layers, environment })
     }
@@ -275,7 +313,7 @@ fn split_mount_options(words: &[String]) -> Vec<String> {
 mod tests {
     use super::*;
 
-    const KNOWN: &[&str] = &["ext2", "ext4", "xfs", "btrfs", "dir"];
+    const KNOWN: &[Known] = &Known::named(["ext2", "ext4", "xfs", "btrfs", "dir"]);
 
     fn parse(text: &str) -> Contender {
         Contender::parse(text, KNOWN).unwrap()

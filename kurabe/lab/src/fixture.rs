@@ -5,6 +5,7 @@
 
 use serde_json::json;
 
+use crate::contender::Known;
 use crate::load::Metric;
 use crate::plan::Plan;
 use crate::record::{CommandUsage, DeviceDelta, IdleWait, Outcome, Phase, PhaseRecord, Record};
@@ -32,7 +33,7 @@ pub fn cell(name: &str, value: f64) -> Metric {
 }
 
 pub fn plan_of(text: &StudyText) -> Plan {
-    Plan::new(text.resolve(&["ext4", "xfs", "btrfs", "dir"]).unwrap(), 7)
+    Plan::new(text.resolve(&Known::named(["ext4", "xfs", "btrfs", "dir"])).unwrap(), 7)
 }
 
 pub fn plan(contenders: &[&str], runs: u32) -> Plan {

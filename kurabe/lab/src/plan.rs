@@ -209,10 +209,6 @@ impl Plan {
         for gate in &study.gates {
             condition::parse(gate).map_err(|error| format!("gate {error}"))?;
         }
-        for contender in &study.contenders {
-            crate::contender::outside::check(contender.top())
-                .map_err(|problem| format!("contender '{}': {problem}", contender.label))?;
-        }
         // An analysis makes room for every contender in every block up to the greatest number.
         let pairs = study.contenders.len().saturating_mul(study.workloads.len());
         for block in &self.blocks {
@@ -339,6 +335,7 @@ impl Balance {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::contender::Known;
     use crate::fixture;
     use crate::study::{CommandText, StudyText, WorkloadText};
 
@@ -355,7 +352,7 @@ mod tests {
                 .into(),
             ..Default::default()
         }
-        .resolve(&["ext4", "xfs", "btrfs"])
+        .resolve(&Known::named(["ext4", "xfs", "btrfs"]))
         .unwrap()
     }
 

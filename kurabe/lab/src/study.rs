@@ -16,7 +16,7 @@ use vocabulary::path::UserPath;
 use vocabulary::suggestion::{did_you_mean, unknown};
 
 use crate::condition;
-use crate::contender::{Contender, Layer};
+use crate::contender::{Contender, Known, Layer};
 use crate::device::{DEFAULT_DEVICE, DeviceName};
 use crate::environment::Environment;
 use crate::name;
@@ -247,21 +247,21 @@ pub(crate) fn error(field: impl Into<String>, problem: impl fmt::Display) -> Stu
 /// What a study can name: the file systems that have descriptors, and the kinds of load.
 #[derive(Debug, Clone, Copy)]
 pub struct Catalogue<'a> {
-    /// Names of the file systems.
-    pub file_systems: &'a [&'a str],
+    /// The file systems.
+    pub file_systems: &'a [Known],
     /// The kinds of load besides commands.
     pub kinds: Kinds,
 }
 
 /// File systems alone: every load is a command.
-impl<'a, const N: usize> From<&'a [&'a str; N]> for Catalogue<'a> {
-    fn from(file_systems: &'a [&'a str; N]) -> Catalogue<'a> {
+impl<'a, const N: usize> From<&'a [Known; N]> for Catalogue<'a> {
+    fn from(file_systems: &'a [Known; N]) -> Catalogue<'a> {
         Catalogue { file_systems, kinds: Kinds(&[]) }
     }
 }
 
-impl<'a> From<&'a [&'a str]> for Catalogue<'a> {
-    fn from(file_systems: &'a [&'a str]) -> Catalogue<'a> {
+impl<'a> From<&'a [Known]> for Catalogue<'a> {
+    fn from(file_systems: &'a [Known]) -> Catalogue<'a> {
         Catalogue { file_systems, kinds: Kinds(&[]) }
     }
 }
@@ -435,11 +435,11 @@ impl StudyText {
         unknown.map(|words| format!("Note: {words}; it stays as it is")).collect()
     }
 
-    fn resolve_contenders(&self, known: &[&str]) -> Result<Vec<Contender>, StudyError> {
+    fn resolve_contenders(&self, known: &[Known]) -> Result<Vec<Contender>, StudyError> {
         if self.contenders.is_empty() {
             return Err(error(
                 "contenders",
-                format!("none is named; name at least one of {}", known.join(", ")),
+                format!("none is named; name at least one of {}", Known::names(known).join(", ")),
             ));
         }
         let on = self.on.as_deref().map(Environment::parse).transpose();

@@ -215,9 +215,10 @@ fn find(table: &DeTable<'_>, path: &str) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::contender::Known;
     use crate::study::{CommandText, WorkloadText};
 
-    const KNOWN: &[&str] = &["ext4", "xfs", "btrfs", "dir"];
+    const KNOWN: &[Known] = &Known::named(["ext4", "xfs", "btrfs", "dir"]);
 
     fn message(text: &str) -> String {
         load(Path::new("study.toml"), text, KNOWN).unwrap_err().to_string()

@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
+use lab::contender::Known;
 use lab::plan::Plan;
 use lab::result::ResultWriter;
 use lab::study::{CommandText, StudyText, WorkloadText};
@@ -19,7 +20,7 @@ fn rights_do_not_come_from_the_umask() {
         workloads: vec![workload],
         ..Default::default()
     };
-    let plan = Plan::new(text.resolve(&["ext4"]).unwrap(), 1);
+    let plan = Plan::new(text.resolve(&Known::named(["ext4"])).unwrap(), 1);
     let directory = home.path().join("kurabe-results/one");
     drop(ResultWriter::create(&directory, &plan, "").unwrap());
     for path in [directory.parent().unwrap(), &directory] {

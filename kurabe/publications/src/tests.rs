@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use lab::contender::Known;
 use lab::load::{LoadReport, Metric, Unit as LoadUnit};
 use lab::record::{Phase, PhaseRecord};
 use lab::study_file;
@@ -69,7 +70,7 @@ note = "no Linux makes it"
 /// xfs takes twice as long as ext4, and btrfs three times.
 fn measured_of(study: &str) -> (Plan, Vec<Record>, Analysis) {
     let text = study_file::parse(Path::new("s"), study).unwrap();
-    let plan = Plan::new(text.resolve(&["ext4", "xfs", "btrfs"]).unwrap(), 1);
+    let plan = Plan::new(text.resolve(&Known::named(["ext4", "xfs", "btrfs"])).unwrap(), 1);
     let mut records = Vec::new();
     for block in &plan.blocks {
         for trial in &block.trials {
@@ -248,7 +249,7 @@ fn what_cannot_be_read_is_named_with_its_place() {
     let refused = |from: &str, to: &str| {
         assert!(STUDY.contains(from), "{from}");
         let text = study_file::parse(Path::new("s"), &STUDY.replacen(from, to, 1)).unwrap();
-        let study = text.resolve(&["ext4", "xfs", "btrfs"]).unwrap();
+        let study = text.resolve(&Known::named(["ext4", "xfs", "btrfs"])).unwrap();
         let reported = [Reported {
             workload: "load".into(),
             metrics: vec!["time".into()],

@@ -180,6 +180,7 @@ pub fn markdown(source: &Source) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lab::contender::Known;
     use std::collections::BTreeMap;
 
     use lab::contender::Contender;
@@ -227,7 +228,7 @@ mod tests {
 
     /// A record of which every number that the CSV has is another one.
     fn record() -> Record {
-        let contender = Contender::parse("a, \"b\": ext4", &["ext4"]).unwrap();
+        let contender = Contender::parse("a, \"b\": ext4", &Known::named(["ext4"])).unwrap();
         let workload = Workload {
             name: "make".into(),
             why: None,

@@ -25,7 +25,7 @@ use crate::command::{self, Bounds, End, Ran};
 use crate::control_group::ControlGroup;
 use crate::crash::ACK_VARIABLE;
 use crate::device::{Attached, Node, Site, attach};
-use crate::filesystem::{Access, FileSystem, Instance, Stage, asks_for_discard, by_name};
+use crate::filesystem::{self, Access, FileSystem, Instance, Stage, asks_for_discard};
 use crate::host_proc::HostProc;
 use crate::leftovers::{DIRECTORY_VARIABLE, Processes, end_those_of};
 use crate::scratch::Occupied;
@@ -127,9 +127,7 @@ impl Trial<'_> {
     /// Attaches the device, carries the phases out on it, and gives everything back.
     fn whole(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
         let spec = self.spec;
-        let name = spec.contender.file_system();
-        let file_system = by_name(name)
-            .ok_or_else(|| Failure::of(format!("this kurabe knows no file system '{name}'")))?;
+        let file_system = filesystem::of(&spec.contender).map_err(Failure::of)?;
         self.record.counts_write_bytes = Some(file_system.counts_write_bytes);
         self.user = match &spec.user {
             Some(name) => User::to_become(name).map_err(Failure::of)?,

@@ -27,7 +27,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use lab::contender::Contender;
+use lab::contender::{Contender, Known};
 
 use crate::device::Node;
 use crate::facts::tool_version;
@@ -105,6 +105,10 @@ pub struct FileSystem {
     pub name: &'static str,
     /// What it is, in one line.
     pub summary: &'static str,
+    /// The short options of its mkfs that have no value.
+    pub mkfs_flags: &'static str,
+    /// The short options of its mkfs whose value is a path, which contenders cannot have.
+    pub mkfs_paths: &'static str,
     /// The tools that a trial runs.
     pub tools: &'static [Tool],
     /// The name in `/proc/filesystems` without which it cannot be mounted.
@@ -152,6 +156,8 @@ impl FileSystem {
         FileSystem {
             name,
             summary,
+            mkfs_flags: "",
+            mkfs_paths: "",
             tools: &[],
             kernel_name: None,
             guests_only: None,
@@ -187,6 +193,11 @@ impl FileSystem {
             }
             (true, false) => None,
         }
+    }
+
+    /// What the notation of a contender has to know about it.
+    pub const fn known(&self) -> Known {
+        Known { name: self.name, flags: self.mkfs_flags, paths: self.mkfs_paths }
     }
 
     /// A file system for one trial. Touches nothing yet.
@@ -415,9 +426,19 @@ pub fn all() -> &'static [&'static FileSystem] {
     &ALL
 }
 
-/// The names of all file systems, for [`Contender::parse`].
-pub fn names() -> Vec<&'static str> {
-    all().iter().map(|file_system| file_system.name).collect()
+/// What [`Contender::parse`] has to know about all file systems.
+pub fn known() -> Vec<Known> {
+    all().iter().map(|file_system| file_system.known()).collect()
+}
+
+/// The file system of a contender, which may have been read from a file.
+/// Errors: there is none of its name, or an option could name something else than its device.
+pub fn of(contender: &Contender) -> Result<&'static FileSystem, String> {
+    let name = contender.file_system();
+    let file_system =
+        by_name(name).ok_or_else(|| format!("this kurabe knows no file system '{name}'"))?;
+    file_system.known().check_options(contender)?;
+    Ok(file_system)
 }
 
 /// The file system of this name.
@@ -496,45 +517,4 @@ pub fn kernel_knows(name: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn descriptors_are_complete_and_their_names_unique() {
-        let mut names = names();
-        names.sort();
-        names.dedup();
-        assert_eq!(names.len(), all().len());
-        for file_system in all() {
-            assert_eq!(by_name(file_system.name).unwrap().name, file_system.name);
-            assert!(!file_system.summary.contains('\n') && !file_system.summary.is_empty());
-            assert!(file_system.needs_device || file_system.tools.is_empty());
-        }
-        let kernels = |name| by_name(name).unwrap().kernel_name;
-        assert_ne!(kernels("zfs"), kernels("zfs-fuse"), "zfs-fuse is another thing than ZFS");
-    }
-
-    #[test]
-    fn discards_are_asked_for_by_either_kind_of_option() {
-        let asks = |text: &str| asks_for_discard(&Contender::parse(text, &names()).unwrap());
-        assert!(asks("ext4 -E lazy_itable_init=0,discard"));
-        assert!(asks("btrfs @ noatime,discard=async"));
-        assert!(asks("xfs @ discard"));
-        assert!(!asks("ext4 -E nodiscard @ nodiscard"));
-        assert!(!asks("xfs"));
-    }
-
-    #[test]
-    fn versions_of_packages_are_read_from_the_list_of_dpkg() {
-        let status = "Package: fio\nStatus: ok\nVersion: 3.33-3\n\nPackage: fio-data\nVersion: 1\n";
-        assert_eq!(package_version(status, "fio").as_deref(), Some("fio 3.33-3"));
-        assert_eq!(package_version(status, "fi"), None);
-        assert_eq!(package_version("Package: x", "x"), None);
-    }
-
-    #[test]
-    fn the_kernel_is_asked_for_file_systems() {
-        assert!(kernel_knows("proc"));
-        assert!(!kernel_knows("no-such-file-system"));
-    }
-}
+mod tests;

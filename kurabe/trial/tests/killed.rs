@@ -46,7 +46,7 @@ fn victim() {
         let scratch = Arc::new(Occupied::enter(&made.path()).unwrap());
         let site = Site { scratch: &scratch, host: &host, stop: &stop };
         let attached = device::attach(prepared.device(), false, &site).unwrap();
-        let contender = Contender::parse("ext4", &filesystem::names()).unwrap();
+        let contender = Contender::parse("ext4", &filesystem::known()).unwrap();
         let stage = Stage::new(&contender, Some(attached.node()), 64 << 20, false, &scratch);
         let mut instance = filesystem::by_name("ext4").unwrap().begin(stage);
         let mut tools = Toolbox::new(None, stop.clone());

@@ -113,7 +113,7 @@ fn path_of(device: &Device) -> PathBuf {
 }
 
 fn contender(text: &str) -> Contender {
-    Contender::parse(text, &filesystem::names()).unwrap()
+    Contender::parse(text, &filesystem::known()).unwrap()
 }
 
 /// Runs a test on a memory device of its own, with a directory for its files, where that can be had.

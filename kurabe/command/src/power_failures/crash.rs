@@ -425,7 +425,7 @@ pub fn spec(
 pub fn contenders(texts: &[String]) -> Result<Vec<Contender>, Failure> {
     let mut contenders: Vec<Contender> = Vec::new();
     for text in texts {
-        let contender = Contender::parse(text, &filesystem::names()).map_err(Failure::refused)?;
+        let contender = Contender::parse(text, &filesystem::known()).map_err(Failure::refused)?;
         let known = filesystem::by_name(contender.file_system()).expect("it was parsed");
         let refused = |problem: String| Failure::refused(format!("contender '{text}': {problem}"));
         if let Some(why) = known.why_not_cut() {

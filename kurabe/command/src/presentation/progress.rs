@@ -273,6 +273,7 @@ mod tests {
     use lab::study::{CommandText, StudyText, WorkloadText};
 
     use super::*;
+    use lab::contender::Known;
 
     #[test]
     fn the_outlook_spans_the_least_and_the_greatest_number_of_blocks() {
@@ -284,7 +285,7 @@ mod tests {
             }],
             ..Default::default()
         };
-        let plan = Plan::new(text.resolve(&["ext4", "xfs"]).unwrap(), 1);
+        let plan = Plan::new(text.resolve(&Known::named(["ext4", "xfs"])).unwrap(), 1);
         let block = &plan.blocks[0];
         let spec = plan.spec(block, block.trials[0], None, "/nowhere".into());
         let told = |trials_done, trials_expected, trial_time: Option<u64>, budget: Option<u64>| {

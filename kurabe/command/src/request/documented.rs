@@ -54,7 +54,7 @@ fn every_documented_command_is_accepted() {
                 let words = shlex::split(command).expect(&place);
                 let cli = Cli::try_parse_from(&words).unwrap_or_else(|e| panic!("{place}: {e}"));
                 if let Action::Compare(args) = &cli.action {
-                    let study = args.study_text().resolve(catalogue(&filesystem::names()));
+                    let study = args.study_text().resolve(catalogue(&filesystem::known()));
                     study.unwrap_or_else(|error| panic!("{place}: {error}"));
                 }
                 tried += 1;
@@ -70,7 +70,7 @@ fn every_documented_study_is_accepted() {
     for path in documents() {
         let text = std::fs::read_to_string(&path).unwrap();
         for (begin, body) in fences(&text, "toml") {
-            study_file::load(&path, &body, catalogue(&filesystem::names()))
+            study_file::load(&path, &body, catalogue(&filesystem::known()))
                 .unwrap_or_else(|error| panic!("study at {}:{begin}: {error}", path.display()));
             tried += 1;
         }

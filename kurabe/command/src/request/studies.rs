@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
+use lab::contender::Known;
 use lab::study::{Catalogue, QuickText, Reduced, Study, StudyError, StudyText};
 use loads::KINDS;
 use publications::Reported;
@@ -40,7 +41,7 @@ pub const BUNDLED: [Bundled; 5] = [
 ];
 
 /// What a study can name.
-pub fn catalogue<'a>(file_systems: &'a [&'a str]) -> Catalogue<'a> {
+pub fn catalogue(file_systems: &[Known]) -> Catalogue<'_> {
     Catalogue { file_systems, kinds: KINDS }
 }
 

@@ -6,6 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use lab::analysis::Comparison;
+use lab::contender::Known;
 use lab::event::Turn;
 use lab::record::{Phase, PhaseRecord};
 use lab::result::{PLAN_FILE, RECORDS_FILE, StoredResult};
@@ -33,7 +34,7 @@ fn study(contenders: &[&str], commands: &[&str]) -> StudyText {
 }
 
 fn plan(text: &StudyText, seed: u64) -> Plan {
-    Plan::new(text.resolve(&["ext4", "xfs", "btrfs"]).unwrap(), seed)
+    Plan::new(text.resolve(&Known::named(["ext4", "xfs", "btrfs"])).unwrap(), seed)
 }
 
 /// What a trial does: how long it takes and how it ends.

@@ -40,7 +40,7 @@ pub fn compare(args: &CompareArgs) -> Result<u8, Failure> {
             load_flags::names(KINDS)
         )));
     }
-    let study = text.resolve(studies::catalogue(&filesystem::names())).map_err(in_flags)?;
+    let study = text.resolve(studies::catalogue(&filesystem::known())).map_err(in_flags)?;
     begin(&text, study, &args.study, &args.print, &args.present)
 }
 
@@ -111,7 +111,7 @@ pub fn run_file(args: &RunArgs) -> Result<u8, Failure> {
     let source = studies::open(&args.study_file)?;
     let path = &source.path;
     let (mut text, whole) =
-        study_file::load(path, &source.text, studies::catalogue(&filesystem::names()))
+        study_file::load(path, &source.text, studies::catalogue(&filesystem::known()))
             .map_err(Failure::refused)?;
     studies::check_publication(&whole)
         .map_err(|error| Failure::refused(study_file::locate(path, &source.text, &error)))?;
@@ -120,7 +120,7 @@ pub fn run_file(args: &RunArgs) -> Result<u8, Failure> {
     args.present.show.apply(&mut text);
     // What was wrong in the file itself was found above; what is wrong now came from a flag.
     let resolved =
-        |text: &StudyText| text.resolve(studies::catalogue(&filesystem::names())).map_err(in_flags);
+        |text: &StudyText| text.resolve(studies::catalogue(&filesystem::known())).map_err(in_flags);
     profile.fit_guests(&args.study, &resolved(&text)?, &mut text);
     let mut study = resolved(&text)?;
     study.reduced = profile.reduces(&whole, &study);
@@ -152,6 +152,11 @@ pub fn resume(args: &ResumeArgs) -> Result<u8, Failure> {
     }
     let style = style_before(&stored).and_then(|text| text.style);
     let presentation = Presentation::new(&args.present, style.as_deref())?;
+    for contender in &stored.plan.study.contenders {
+        filesystem::of(contender).map_err(|problem| {
+            Failure::refused(format!("contender '{}': {problem}", contender.label))
+        })?;
+    }
     durability::believe_checks(&stored.plan.study)?;
     // What was planned is carried out, or refused.
     let study = Study { leave_out_missing: false, ..stored.plan.study.clone() };

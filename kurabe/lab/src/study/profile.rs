@@ -131,10 +131,11 @@ impl StudyText {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::contender::Known;
     use crate::study::{CommandText, WorkloadText};
     use std::path::Path;
 
-    const KNOWN: &[&str] = &["ext4", "xfs"];
+    const KNOWN: &[Known] = &Known::named(["ext4", "xfs"]);
 
     const STUDY: &str = r#"
         contenders = ["ext4", "xfs"]

@@ -1,9 +1,10 @@
 //! What the validation of a study takes and refuses.
 
 use super::*;
+use crate::contender::Known;
 use crate::spec::CommandLine;
 
-const KNOWN: &[&str] = &["ext4", "xfs", "btrfs", "dir"];
+const KNOWN: &[Known] = &Known::named(["ext4", "xfs", "btrfs", "dir"]);
 
 fn text(contenders: &[&str], command: &str) -> StudyText {
     StudyText {

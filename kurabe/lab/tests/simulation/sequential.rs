@@ -1,6 +1,7 @@
 //! Whole studies under the stop rule, simulated: balanced orders, comparisons that leave when they
 //! are decided, effects of the order taken out, warnings. It draws from a seed and judges nothing.
 
+use lab::contender::Known;
 use lab::plan::Plan;
 use lab::statistics::{
     Comparison, ComparisonOptions, Group, Order, Slow, StopRule, TIGHT, Turn, compare_families,
@@ -95,7 +96,7 @@ impl Studies {
             }],
             ..Default::default()
         };
-        let plan = Plan::new(text.resolve(&["ext4"]).expect("the study is sound"), 0);
+        let plan = Plan::new(text.resolve(&Known::named(["ext4"])).expect("the study is sound"), 0);
         let rule = plan.stop_rule;
         let first_look = rule.first_look;
         let options = ComparisonOptions { same_within, first_look, ..ComparisonOptions::default() };

@@ -5,6 +5,7 @@ use crate::choice::sentence;
 use crate::document;
 use crate::tables::latencies;
 use lab::analysis::analyse;
+use lab::contender::Known;
 use lab::record::{Check, Phase, PhaseRecord};
 use lab::statistics::Verdict;
 use lab::study::{CommandText, StudyText, WorkloadText};
@@ -41,7 +42,7 @@ fn records(plan: &Plan, time_ns: impl Fn(&Record) -> u64) -> Vec<Record> {
 /// What the tables say of three blocks of ext4, xfs and btrfs, of which `failing` completed no
 /// trial and `untried` was not begun.
 fn shown(failing: &[&str], untried: &str) -> (String, String) {
-    let plan = Plan::new(study(3).resolve(&["ext4", "xfs", "btrfs"]).unwrap(), 1);
+    let plan = Plan::new(study(3).resolve(&Known::named(["ext4", "xfs", "btrfs"])).unwrap(), 1);
     let mut records = records(&plan, |record| 1_000_000_000 + u64::from(record.trial));
     records.retain(|record| record.contender.label != untried);
     for record in &mut records {
@@ -106,7 +107,7 @@ fn without_a_baseline_there_is_no_ratio() {
 fn the_sentence_has_the_ratio_of_the_table_in_its_direction() {
     // Three blocks; xfs takes about 0.8 times as long.
     let text = study(3);
-    let plan = Plan::new(text.resolve(&["ext4", "xfs", "btrfs"]).unwrap(), 1);
+    let plan = Plan::new(text.resolve(&Known::named(["ext4", "xfs", "btrfs"])).unwrap(), 1);
     let records = records(&plan, |record| match record.contender.label.as_str() {
         "xfs" => 800_000_000 + u64::from(record.block) * 1_000_000,
         _ => 1_000_000_000,
@@ -128,7 +129,7 @@ fn the_sentence_has_the_ratio_of_the_table_in_its_direction() {
 
 #[test]
 fn an_interval_that_says_nothing_keeps_no_digits() {
-    let plan = Plan::new(study(3).resolve(&["ext4", "xfs", "btrfs"]).unwrap(), 1);
+    let plan = Plan::new(study(3).resolve(&Known::named(["ext4", "xfs", "btrfs"])).unwrap(), 1);
     let records = records(&plan, |record| match record.contender.label.as_str() {
         "xfs" => [1, 900, 30][record.block as usize] * 10_000_000,
         _ => 1_000_000_000,
@@ -152,7 +153,7 @@ fn one_line(text: &str) -> String {
 
 #[test]
 fn only_completed_trials_of_whole_blocks_are_counted() {
-    let plan = Plan::new(study(4).resolve(&["ext4", "xfs", "btrfs"]).unwrap(), 1);
+    let plan = Plan::new(study(4).resolve(&Known::named(["ext4", "xfs", "btrfs"])).unwrap(), 1);
     let mut records = records(&plan, |_| 1_000_000_000);
     assert!(one_line(&screen(&plan, &records)).contains("; 4 trials of each contender."));
     // The budget ended in the last block, after the trial of ext4 alone.
@@ -166,7 +167,7 @@ fn only_completed_trials_of_whole_blocks_are_counted() {
 
 #[test]
 fn a_part_of_a_study_is_announced_above_its_numbers() {
-    let full = study(3).resolve(&["ext4", "xfs", "btrfs"]).unwrap();
+    let full = study(3).resolve(&Known::named(["ext4", "xfs", "btrfs"])).unwrap();
     let reduced = serde_json::json!({
         "quick": true,
         "remedy": "--full runs it all",
@@ -196,8 +197,10 @@ fn a_contender_that_was_not_tried_is_not_called_failed() {
 /// Blocks of which the trials of xfs take this, and those of ext4 and btrfs that, in ms. Where xfs has
 /// no time its trial failed.
 fn of_times(xfs_ms: &[u64], ext4_ms: &[u64]) -> (Plan, WorkloadAnalysis) {
-    let plan =
-        Plan::new(study(ext4_ms.len() as u32).resolve(&["ext4", "xfs", "btrfs"]).unwrap(), 1);
+    let plan = Plan::new(
+        study(ext4_ms.len() as u32).resolve(&Known::named(["ext4", "xfs", "btrfs"])).unwrap(),
+        1,
+    );
     let of = |record: &Record| match record.contender.label.as_str() {
         "xfs" => xfs_ms.get(record.block as usize).copied(),
         _ => Some(ext4_ms[record.block as usize]),
@@ -229,7 +232,8 @@ fn the_rate_of_one_client_is_not_told_of_a_queue() {
     };
     let kinds = ["randread-psync-1-4k-read", "randread-libaio-32-4k-read", "read"];
     let rates = |load: Load| -> Vec<String> {
-        let mut plan = Plan::new(study(3).resolve(&["ext4", "xfs", "btrfs"]).unwrap(), 1);
+        let mut plan =
+            Plan::new(study(3).resolve(&Known::named(["ext4", "xfs", "btrfs"])).unwrap(), 1);
         plan.study.workloads[0].load = load;
         let mut records = records(&plan, |_| 1_000_000_000);
         for record in &mut records {
@@ -252,7 +256,7 @@ fn the_rate_of_one_client_is_not_told_of_a_queue() {
 
 #[test]
 fn what_must_be_known_first_is_a_warning_once() {
-    let plan = Plan::new(study(3).resolve(&["ext4", "xfs", "btrfs"]).unwrap(), 1);
+    let plan = Plan::new(study(3).resolve(&Known::named(["ext4", "xfs", "btrfs"])).unwrap(), 1);
     let mut source = source(&plan, &records(&plan, |_| 1_000_000_000));
     for contender in &mut source.analysis.workloads[0].contenders {
         contender.notes = vec!["other work".into()];
@@ -276,7 +280,7 @@ fn several_loads_have_one_overview_and_a_line_each() {
     text.workloads = ["one", "two", "three"]
         .map(|line| WorkloadText { command: command(line), ..Default::default() })
         .into();
-    let plan = Plan::new(text.resolve(&["ext4", "xfs", "btrfs"]).unwrap(), 1);
+    let plan = Plan::new(text.resolve(&Known::named(["ext4", "xfs", "btrfs"])).unwrap(), 1);
     let records = records(&plan, |record| {
         match (record.workload.as_str(), record.contender.label.as_str()) {
             ("two", "xfs") => 1_600_000_000 + u64::from(record.trial) * 1_000_000,
@@ -321,7 +325,7 @@ fn several_loads_have_one_overview_and_a_line_each() {
 
 #[test]
 fn a_flood_of_warnings_is_counted_and_no_warning_stands_twice() {
-    let plan = Plan::new(study(3).resolve(&["ext4", "xfs", "btrfs"]).unwrap(), 1);
+    let plan = Plan::new(study(3).resolve(&Known::named(["ext4", "xfs", "btrfs"])).unwrap(), 1);
     let mut source = source(&plan, &records(&plan, |_| 1_000_000_000));
     let outlived = |number: usize| Warning::of(Kind::Outlived, &format!("c{number}"), "it");
     source.analysis.workloads[0].warnings = (0..9).map(outlived).collect();
@@ -350,7 +354,7 @@ fn one_pair_beside_another_trial_of_the_baseline_has_no_ratio() {
 
 /// Three blocks in which btrfs is the fastest, with the checks that `checks` gives each record.
 fn checked(checks: impl Fn(&Record) -> Vec<Check>) -> (Plan, Vec<Record>) {
-    let plan = Plan::new(study(3).resolve(&["ext4", "xfs", "btrfs"]).unwrap(), 1);
+    let plan = Plan::new(study(3).resolve(&Known::named(["ext4", "xfs", "btrfs"])).unwrap(), 1);
     let mut records = records(&plan, |record| match record.contender.label.as_str() {
         "btrfs" => 100_000_000 + u64::from(record.trial),
         _ => 1_000_000_000 + u64::from(record.trial),
@@ -396,7 +400,7 @@ fn who_lost_data_is_said_first_and_wins_nothing_in_every_rendering() {
     let load = text.workloads.remove(0);
     let named = |name: &str| WorkloadText { name: Some(name.into()), ..load.clone() };
     text.workloads = vec![named("one"), named("two")];
-    let plan = Plan::new(text.resolve(&["ext4", "xfs", "btrfs"]).unwrap(), 1);
+    let plan = Plan::new(text.resolve(&Known::named(["ext4", "xfs", "btrfs"])).unwrap(), 1);
     let mut records = self::records(&plan, |record| 1_000_000_000 + u64::from(record.trial));
     let is_bad =
         |record: &&mut Record| record.workload == "two" && record.contender.label == "ext4";
@@ -436,7 +440,7 @@ fn without_checks_nothing_is_said_of_them() {
 
 #[test]
 fn a_study_that_does_not_decide_says_what_the_machine_did() {
-    let plan = Plan::new(study(3).resolve(&["ext4", "xfs", "btrfs"]).unwrap(), 1);
+    let plan = Plan::new(study(3).resolve(&Known::named(["ext4", "xfs", "btrfs"])).unwrap(), 1);
     let shaken = |record: &Record| 1_000_000_000 + u64::from(record.trial) * 300_000_000;
     let told = |stolen_ns: u64| {
         let mut records = records(&plan, shaken);
@@ -459,8 +463,10 @@ fn a_study_that_does_not_decide_says_what_the_machine_did() {
 fn the_answer_names_who_is_fastest_and_than_whom_others_are_slower() {
     // Of ext4 = 1000 each block; the rest in ms.
     let said = |xfs: &[u64], btrfs: &[u64]| {
-        let plan =
-            Plan::new(study(xfs.len() as u32).resolve(&["ext4", "xfs", "btrfs"]).unwrap(), 1);
+        let plan = Plan::new(
+            study(xfs.len() as u32).resolve(&Known::named(["ext4", "xfs", "btrfs"])).unwrap(),
+            1,
+        );
         let all = records(&plan, |record| {
             let block = record.block as usize;
             500_000
@@ -521,7 +527,7 @@ fn where_the_bare_device_wins_the_best_of_the_file_systems_is_named() {
         contenders: ["raw", "ext4", "xfs", "btrfs"].map(String::from).into(),
         ..study(6)
     };
-    let plan = Plan::new(text.resolve(&["raw", "ext4", "xfs", "btrfs"]).unwrap(), 1);
+    let plan = Plan::new(text.resolve(&Known::named(["raw", "ext4", "xfs", "btrfs"])).unwrap(), 1);
     let said = |xfs: u64| {
         let all = records(&plan, |record| {
             1_000_000
@@ -551,7 +557,7 @@ fn where_the_bare_device_wins_the_best_of_the_file_systems_is_named() {
 #[test]
 fn counts_are_told_where_times_decide_nothing() {
     use lab::record::DeviceDelta;
-    let plan = Plan::new(study(4).resolve(&["ext4", "xfs", "btrfs"]).unwrap(), 1);
+    let plan = Plan::new(study(4).resolve(&Known::named(["ext4", "xfs", "btrfs"])).unwrap(), 1);
     let shown = |scatter_ns: u64| {
         let mut all = records(&plan, |record| {
             1_000_000_000
@@ -573,7 +579,7 @@ fn counts_are_told_where_times_decide_nothing() {
 #[test]
 fn a_part_that_is_told_apart_stands_below_its_load() {
     use lab::load::{LoadReport, Metric, Unit};
-    let plan = Plan::new(study(4).resolve(&["ext4", "xfs", "btrfs"]).unwrap(), 1);
+    let plan = Plan::new(study(4).resolve(&Known::named(["ext4", "xfs", "btrfs"])).unwrap(), 1);
     let mut all = records(&plan, |_| 1_000_000_000);
     for record in &mut all {
         let part = |(name, value): (&str, f64)| {
@@ -595,7 +601,7 @@ fn a_part_that_is_told_apart_stands_below_its_load() {
 #[test]
 fn under_an_emulated_processor_the_answer_is_what_it_does_not_change() {
     use lab::record::DeviceDelta;
-    let plan = Plan::new(study(3).resolve(&["ext4", "xfs", "btrfs"]).unwrap(), 1);
+    let plan = Plan::new(study(3).resolve(&Known::named(["ext4", "xfs", "btrfs"])).unwrap(), 1);
     let shown = |btrfs_bytes: u64, flushes: fn(&Record) -> u64| {
         let mut all =
             records(&plan, |record| 1_000_000_000 + u64::from(record.trial) * 300_000_000);
@@ -626,7 +632,7 @@ fn loads_in_which_contenders_stand_alike_have_one_sentence_with_room_for_all() {
     let names = ["one", "two", "three", "four", "five", "six"];
     let named = |name: &&str| WorkloadText { name: Some(name.to_string()), ..load.clone() };
     text.workloads = names.iter().map(named).collect();
-    let plan = Plan::new(text.resolve(&["ext4", "xfs", "btrfs"]).unwrap(), 1);
+    let plan = Plan::new(text.resolve(&Known::named(["ext4", "xfs", "btrfs"])).unwrap(), 1);
     let records = records(&plan, |record| {
         let number = names.iter().position(|name| *name == record.workload).unwrap() as u64;
         1_000_000
@@ -653,7 +659,7 @@ fn loads_in_which_contenders_stand_alike_have_one_sentence_with_room_for_all() {
 
 #[test]
 fn what_was_set_aside_is_told_where_the_means_of_all_trials_say_otherwise() {
-    let plan = Plan::new(study(12).resolve(&["ext4", "xfs", "btrfs"]).unwrap(), 1);
+    let plan = Plan::new(study(12).resolve(&Known::named(["ext4", "xfs", "btrfs"])).unwrap(), 1);
     let told = |far: [u64; 2]| {
         let all = records(&plan, |record| {
             let block = record.block as usize;
@@ -672,7 +678,7 @@ fn what_was_set_aside_is_told_where_the_means_of_all_trials_say_otherwise() {
 
 #[test]
 fn what_guests_have_is_told_in_one_line_and_the_rest_one_by_one() {
-    let mut study = study(8).resolve(&["ext4", "xfs", "btrfs"]).unwrap();
+    let mut study = study(8).resolve(&Known::named(["ext4", "xfs", "btrfs"])).unwrap();
     let left = |name: &str, missing: &str, in_guests| LeftOut {
         what: "contender".into(),
         name: name.into(),

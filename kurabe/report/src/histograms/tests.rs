@@ -10,6 +10,7 @@ use hdrhistogram::serialization::interval_log::{
 };
 use hdrhistogram::serialization::{Deserializer, V2DeflateSerializer};
 use lab::analysis::analyse;
+use lab::contender::Known;
 use lab::load::{LoadReport, QUANTILES};
 use lab::record::{Outcome, Phase, PhaseRecord};
 use lab::study::{CommandText, StudyText, WorkloadText};
@@ -27,7 +28,7 @@ fn plan(runs: u32) -> Plan {
         }],
         ..Default::default()
     };
-    Plan::new(text.resolve(&["ext4", "xfs"]).unwrap(), 7)
+    Plan::new(text.resolve(&Known::named(["ext4", "xfs"])).unwrap(), 7)
 }
 
 fn empty() -> Histogram<u64> {

@@ -5,6 +5,7 @@ pub mod hostile;
 
 use std::path::{Path, PathBuf};
 
+use lab::contender::Known;
 use lab::load::{Latency, LoadReport, Metric, QUANTILES, Series, Unit};
 use lab::plan::Plan;
 use lab::record::{
@@ -16,7 +17,7 @@ use lab::study_file;
 use serde_json::json;
 use tempfile::TempDir;
 
-pub const KNOWN: &[&str] = &["ext4", "xfs", "btrfs", "raw"];
+pub const KNOWN: &[Known] = &Known::named(["ext4", "xfs", "btrfs", "raw"]);
 
 /// A result directory that is gone with its owner.
 pub struct Made {

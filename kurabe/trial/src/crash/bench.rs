@@ -22,7 +22,7 @@ use super::{ACK_VARIABLE, Setting, TEARDOWN_MAX};
 use crate::command::{self, Bounds, End};
 use crate::device::served::{Pages, Served};
 use crate::device::{Attached, Node, attach_served};
-use crate::filesystem::{Access, FileSystem, Instance, Stage, by_name};
+use crate::filesystem::{self, Access, FileSystem, Instance, Stage};
 use crate::tool::{Failure, Toolbox};
 use crate::workload::Talk;
 
@@ -197,12 +197,14 @@ impl<'a> Bench<'a> {
     }
 
     pub fn file_system(&self) -> Result<&'static FileSystem, Failure> {
-        let name = &self.setting.spec.contender.file_system();
         let is_command = self.setting.spec.workload.load.command().is_some();
-        by_name(name)
-            .filter(|known| known.why_not_cut().is_none())
-            .filter(|known| known.access == Access::Mounted || !is_command)
-            .ok_or_else(|| Failure::of(format!("no recorder can stand under '{name}'")))
+        let known = filesystem::of(&self.setting.spec.contender).map_err(Failure::of)?;
+        let is_cut = known.why_not_cut().is_none();
+        if is_cut && (known.access == Access::Mounted || !is_command) {
+            Ok(known)
+        } else {
+            Err(Failure::of(format!("no recorder can stand under '{}'", known.name)))
+        }
     }
 
     pub fn tools(&self, deadline: Option<Instant>) -> Toolbox {

@@ -7,6 +7,7 @@ use super::{FileSystem, Tool};
 pub static BCACHEFS: FileSystem = FileSystem {
     tools: &[Tool::new("bcachefs", "bcachefs-tools", "version")],
     size_bytes_min: 256 << 20,
+    mkfs_flags: "fhqv",
     ..FileSystem::of_kernel(
         "bcachefs",
         "copy on write, checksums of data, snapshots; in Linux 6.7 to 6.17: --on linux-6.12",

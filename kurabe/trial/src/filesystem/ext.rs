@@ -59,7 +59,12 @@ const fn ext(
         ..Kernel::PLAIN
     };
     // Room for a journal and a few files.
-    FileSystem { size_bytes_min: 16 << 20, ..FileSystem::of_kernel(name, summary, kernel) }
+    FileSystem {
+        mkfs_flags: "cjnqvDFKSV",
+        mkfs_paths: "dlz",
+        size_bytes_min: 16 << 20,
+        ..FileSystem::of_kernel(name, summary, kernel)
+    }
 }
 
 fn complete(options: &mut Vec<String>, stage: &Stage) {
@@ -133,7 +138,7 @@ mod tests {
     }
 
     fn stage_of(text: &str, discard: bool, size_bytes: u64) -> Stage {
-        let contender = lab::contender::Contender::parse(text, &["ext4"]).unwrap();
+        let contender = lab::contender::Contender::parse(text, &[EXT4.known()]).unwrap();
         let home = tempfile::tempdir().unwrap();
         let scratch = crate::scratch::Occupied::enter(home.path()).unwrap().into();
         let node = Node::of_nothing("/dev/loop7");

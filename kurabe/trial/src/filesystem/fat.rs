@@ -10,6 +10,8 @@ pub static VFAT: FileSystem = FileSystem {
     // With clusters of one sector FAT32 begins at 33 MB.
     size_bytes_min: 64 << 20,
     owner_options,
+    mkfs_flags: "aAcIv",
+    mkfs_paths: "lm",
     ..FileSystem::of_kernel(
         "vfat",
         "FAT32: readable everywhere; no journal, no permissions, no links, files below 4 GiB",
@@ -29,6 +31,7 @@ pub static EXFAT: FileSystem = FileSystem {
     tools: &[Tool::new("mkfs.exfat", "exfatprogs", "-V")],
     size_bytes_min: 64 << 20,
     owner_options,
+    mkfs_flags: "fhqvV",
     ..FileSystem::of_kernel(
         "exfat",
         "FAT with large files and an allocation bitmap, for cards and sticks; no journal, permissions or links",

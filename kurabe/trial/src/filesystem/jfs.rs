@@ -9,6 +9,8 @@ pub static JFS: FileSystem = FileSystem {
     tools: &[Tool::new("mkfs.jfs", "jfsutils", "-V")],
     // mkfs.jfs refuses less.
     size_bytes_min: 16 << 20,
+    mkfs_flags: "cOqV",
+    mkfs_paths: "j",
     ..FileSystem::of_kernel(
         "jfs",
         "extents and a journal of metadata, from AIX and OS/2; little CPU",

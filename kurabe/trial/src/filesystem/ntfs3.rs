@@ -11,6 +11,7 @@ pub static NTFS3: FileSystem = FileSystem {
     // Below this the log has less than its ordinary size.
     size_bytes_min: 64 << 20,
     owner_options,
+    mkfs_flags: "CdfFIlnQqTUvV",
     ..FileSystem::of_kernel(
         "ntfs3",
         "NTFS under the kernel's own driver: a journal of metadata; readable by Windows",

@@ -9,6 +9,8 @@ pub static REISERFS: FileSystem = FileSystem {
     tools: &[Tool::new("mkreiserfs", "reiserfsprogs", "-V")],
     // The journal alone takes 32 MiB.
     size_bytes_min: 64 << 20,
+    mkfs_flags: "dfqV",
+    mkfs_paths: "jB",
     ..FileSystem::of_kernel(
         "reiserfs",
         "one tree with packed tails, for many small files; kernels before 6.13",

@@ -11,6 +11,8 @@ pub static UFS: FileSystem = FileSystem {
         "distributions build the kernel's driver of UFS without writing; a guest gets one that writes",
     ),
     size_bytes_min: 16 << 20,
+    mkfs_flags: "x",
+    mkfs_paths: "FN",
     ..FileSystem::of_kernel(
         "ufs",
         "UFS1 of the BSDs by Linux's driver, whose writing is not trusted; in guests only",

@@ -8,6 +8,8 @@ pub static XFS: FileSystem = FileSystem {
     tools: &[tool("mkfs.xfs"), tool("xfs_info"), tool("xfs_repair")],
     // mkfs.xfs refuses less than 300 MB.
     size_bytes_min: 300 << 20,
+    mkfs_flags: "fNqVK",
+    mkfs_paths: "cp",
     ..FileSystem::of_kernel(
         "xfs",
         "allocation groups that work side by side, B+ trees, a log of metadata",

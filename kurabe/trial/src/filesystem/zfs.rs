@@ -34,6 +34,10 @@ use crate::ledger::random_name;
 use crate::sys::process_clock::cpu_time_ns;
 use crate::tool::{Failure, ToolOutput, Toolbox, command_for};
 
+/// Short options of `zpool create`.
+const MKFS_FLAGS: &str = "dfn";
+const MKFS_PATHS: &str = "R";
+
 /// zfs-fuse. The tools have no versions of their own: those of their packages count.
 pub static ZFS_FUSE: FileSystem = FileSystem {
     tools: &[
@@ -49,6 +53,8 @@ pub static ZFS_FUSE: FileSystem = FileSystem {
     // zpool refuses a device below 64 MiB.
     size_bytes_min: 64 << 20,
     counts_write_bytes: false,
+    mkfs_flags: MKFS_FLAGS,
+    mkfs_paths: MKFS_PATHS,
     ..FileSystem::new(
         "zfs-fuse",
         "copy on write in user space (package zfs-fuse, pool version 23), a daemon for each trial",
@@ -68,6 +74,8 @@ pub static ZFS: FileSystem = FileSystem {
         "a pool of the kernel outlives a trial that is killed, so OpenZFS is compared in guests",
     ),
     size_bytes_min: 64 << 20,
+    mkfs_flags: MKFS_FLAGS,
+    mkfs_paths: MKFS_PATHS,
     ..FileSystem::new(
         "zfs",
         "copy on write, OpenZFS in the kernel of a guest, by zfs-dkms; in guests only",

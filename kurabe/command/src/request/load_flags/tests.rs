@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
+use lab::contender::Known;
 use lab::study::{Catalogue, Reduced, Study, StudyText, WorkloadText};
 use lab::study_file;
 use serde::{Deserialize, Serialize};
@@ -14,7 +15,8 @@ use vocabulary::report::{LoadReport, TIME_METRIC};
 
 use super::*;
 
-const KNOWN: Catalogue<'_> = Catalogue { file_systems: &["ext4", "xfs"], kinds: KINDS };
+const KNOWN: Catalogue<'_> =
+    Catalogue { file_systems: &Known::named(["ext4", "xfs"]), kinds: KINDS };
 
 /// A whole kind of load: it sleeps. This, and the line of a table below, is all that one takes.
 #[derive(Serialize, Deserialize)]
@@ -72,7 +74,7 @@ const NAPS: Kinds = Kinds(&[NAP]);
 
 #[test]
 fn a_kind_is_one_implementation_and_one_line_of_a_table() {
-    let catalogue = Catalogue { file_systems: &["ext4"], kinds: NAPS };
+    let catalogue = Catalogue { file_systems: &Known::named(["ext4"]), kinds: NAPS };
     // A flag with its help, and the key that it stands for.
     let mut command = augment(Command::new("compare"), NAPS);
     let help = command.render_long_help().to_string();

@@ -17,7 +17,7 @@ const QUICK_MAX: Duration = Duration::from_secs(180);
 
 fn load(bundled: &Bundled) -> (StudyText, Study) {
     let path = PathBuf::from(format!("studies/{}.toml", bundled.name));
-    study_file::load(&path, bundled.text, catalogue(&filesystem::names()))
+    study_file::load(&path, bundled.text, catalogue(&filesystem::known()))
         .unwrap_or_else(|error| panic!("{error}"))
 }
 
@@ -28,7 +28,7 @@ fn profiles() -> Vec<(String, Study)> {
         .flat_map(|bundled| {
             let (text, full) = load(bundled);
             let quick =
-                text.quickened(KINDS).unwrap().resolve(catalogue(&filesystem::names())).unwrap();
+                text.quickened(KINDS).unwrap().resolve(catalogue(&filesystem::known())).unwrap();
             [(bundled.name.to_string(), full), (format!("{}, quick", bundled.name), quick)]
         })
         .collect()
@@ -223,7 +223,7 @@ fn the_percentiles_that_the_author_wished_for_are_in_the_tables() {
 #[test]
 fn what_is_missing_is_left_out_and_named() {
     let resolved = |text: &str| {
-        study_file::load(Path::new("s"), text, catalogue(&filesystem::names())).unwrap().1
+        study_file::load(Path::new("s"), text, catalogue(&filesystem::known())).unwrap().1
     };
     let text = "contenders = ['dir:/tmp', 'nilfs2']\nleave-out-missing = true\n\
                 [[workload]]\nname = 'replay'\ndbench-replay = '4:/no/such/file'\n\
@@ -278,7 +278,7 @@ fn a_quick_profile_says_what_of_every_bundled_study_runs() {
     for bundled in &BUNDLED {
         let (text, whole) = load(bundled);
         let quick =
-            text.quickened(KINDS).unwrap().resolve(catalogue(&filesystem::names())).unwrap();
+            text.quickened(KINDS).unwrap().resolve(catalogue(&filesystem::known())).unwrap();
         let reduced = profile.reduces(&whole, &quick).unwrap();
         let shares = reduced.shares(&quick);
         let expected = match bundled.name {

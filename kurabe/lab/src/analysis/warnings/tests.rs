@@ -2,6 +2,7 @@
 
 use super::super::tests::{STEADY, analysed, is_xfs, of, only, steady};
 use super::super::*;
+use crate::contender::Known;
 use crate::fixture::{fail, plan, records, run_of};
 use crate::load::{LoadReport, Metric};
 use crate::record::{IdleWait, TIME_METRIC};
@@ -199,7 +200,7 @@ fn a_directory_on_fuse_is_warned_of_since_nothing_there_can_be_synced_as_a_whole
     // What kurabe mounts itself is synced in a way of its own.
     assert_eq!(analysed(&plan, &records).warnings, []);
     plan.study.contenders[0].layers =
-        crate::contender::Contender::parse("dir:/mnt", &["dir"]).unwrap().layers;
+        crate::contender::Contender::parse("dir:/mnt", &Known::named(["dir"])).unwrap().layers;
     one_that_says(&analysed(&plan, &records).warnings, Kind::SyncUnknown, &[&label, "(fsync)"]);
     for record in &mut records {
         record.mounted_as = mount("ext4");
