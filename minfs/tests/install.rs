@@ -58,7 +58,7 @@ fn the_system_reaches_an_installed_minfs() {
         .args(["--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "sh"])
         .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/install/steps.sh"))
         .args([&root, &work])
-        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../README.md"))
+        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md"))
         .output()
         .unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

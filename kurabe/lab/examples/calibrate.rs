@@ -1,5 +1,5 @@
 //! Measures the error rates and the power of the statistics on simulated trials, and prints the
-//! tables of `docs/reference/statistics.md`. Everything is seeded: the same program prints the same tables.
+//! tables of `docs/evidence/statistics.md`. Everything is seeded: the same program prints the same tables.
 //!
 //!     cargo run --release -p lab --example calibrate [SAMPLES [CONTENDERS | within]]
 //!

@@ -1,6 +1,6 @@
 //! The statistics from outside: the properties that every answer keeps, and simulated studies with
 //! known truth. The seeds are fixed; a failure names its cell. The same simulations, larger, print
-//! the tables of `docs/reference/statistics.md` (`cargo run --release -p lab --example calibrate`).
+//! the tables of `docs/evidence/statistics.md` (`cargo run --release -p lab --example calibrate`).
 
 use lab::statistics::{
     Comparison, ComparisonOptions, Group, StatisticsError, StopRule, Turn, Verdict, compare,

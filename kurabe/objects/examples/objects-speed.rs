@@ -2,7 +2,7 @@
 //! made and compared, commands on a store that keeps nothing, commands generated.
 //!
 //! `cargo run --release -p loads --example objects-speed`. The figures that
-//! `docs/reference/object-language.md` quotes were printed by this program.
+//! `docs/evidence/objects.md` quotes were printed by this program.
 
 use std::hint::black_box;
 use std::ops::ControlFlow;

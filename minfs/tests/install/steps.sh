@@ -1,7 +1,7 @@
 #!/bin/sh
 # What an administrator does with an installed minfs, step by step. Runs in a mount namespace and
 # a process namespace of its own, so that nothing of it outlives it; `tests/install.rs` starts it
-# with the directory that `make install` filled, a directory to work in, and the README.
+# with the directory that `make install` filled, a directory to work in, and minfs's README.
 set -eu
 root=$1
 work=$2
@@ -102,7 +102,7 @@ expect 0 fsck "$second"
 
 echo "the example of the README"
 mkdir "$work/example"
-sed -n '/^## Beside the laboratory/,$p' "$readme" | sed -n '/^```sh/,/^```/p' |
+sed -n '/^```sh/,/^```/p' "$readme" |
     grep -v -e '^```' -e kurabe | sed "s:sudo ::; s:/mnt:$point:" >"$work/example/steps"
 [ "$(grep -c -e '^minfs ' -e '^mount ' -e '^umount ' "$work/example/steps")" -ge 5 ]
 cd "$work/example"

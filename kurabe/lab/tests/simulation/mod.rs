@@ -1,5 +1,5 @@
 //! Simulated trials with known truth: the ground on which the statistics are tested and the tables
-//! of `docs/reference/statistics.md` are measured. It draws from a seed and judges nothing.
+//! of `docs/evidence/statistics.md` are measured. It draws from a seed and judges nothing.
 
 // Each of the binaries that include this module uses a part of it.
 #![allow(dead_code)]

@@ -15,7 +15,7 @@ use crate::sys;
 /// constant in rate and equal on all processors), the clock reads that counter and scales it by a
 /// rate measured once a process against `CLOCK_MONOTONIC`, to about 2 parts in a million. Elsewhere
 /// it reads `CLOCK_MONOTONIC`. The difference is the cost of a read: see
-/// `docs/reference/object-language.md`, "What the laboratory itself costs".
+/// `docs/evidence/objects.md`.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     /// Nanoseconds a tick, times 2^32; zero when the clock is `CLOCK_MONOTONIC`.
