@@ -7,7 +7,7 @@ BINARIES ?= target/release
 # mount(8) looks for the helpers of file systems in /sbin and nowhere else.
 HELPERS ?= $(if $(filter /usr /usr/local,$(PREFIX)),/sbin,$(PREFIX)/sbin)
 
-.PHONY: demo test build module dependencies clean-results install install-kurabe install-lump install-minfs \
+.PHONY: demo test build module dependencies clean-results deb tarballs install install-kurabe install-lump install-minfs \
 	install-module uninstall
 
 build:
@@ -79,6 +79,25 @@ install-module:
 		minfs/kernel/Kbuild minfs/kernel/Makefile minfs/kernel/LICENSE \
 		minfs/minfs_format.h $(source)
 	sed 's/@VERSION@/$(version)/' minfs/kernel/dkms.conf >$(source)/dkms.conf
+
+# After `make build`: Debian packages of kurabe, lump, minfs and the module in target/deb.
+deb:
+	BINARIES=$(BINARIES) scripts/deb
+
+# After `make build`: what `make install` installs, an archive a program in target/tarballs, named as `cargo binstall`
+# asks for them.
+target = $(shell rustc -vV | sed -n 's/^host: //p')
+tarballs = target/tarballs
+
+tarballs: $(foreach name,kurabe lump minfs,tarball-$(name))
+
+tarball-%:
+	rm -rf $(tarballs)/$*-$(version)-$(target)
+	$(MAKE) --silent install-$* DESTDIR=$(abspath $(tarballs))/$*-$(version)-$(target) PREFIX= HELPERS=/sbin
+	cp LICENSE-MIT LICENSE-APACHE $(tarballs)/$*-$(version)-$(target)
+	tar -C $(tarballs) --owner=0 --group=0 --sort=name -czf $(tarballs)/$*-$(version)-$(target).tgz \
+		$*-$(version)-$(target)
+	rm -rf $(tarballs)/$*-$(version)-$(target)
 
 uninstall:
 	rm -rf $(source)
