@@ -417,6 +417,7 @@ impl<'a> SoFar<'a> {
             u32::max(due, own).max(1)
         };
         Length {
+            runs: study.runs_of_block(block.block),
             rounds: study.block_time_ns.map(Duration::from_nanos),
             share: budget_left.map(|left| Share {
                 least: left / due(study.blocks_min),

@@ -14,6 +14,7 @@ use report::source::{Source, memory_bytes};
 use serde_json::Value;
 use trial::device;
 use trial::stop::Stop;
+use vocabulary::words::counted;
 
 use crate::environment::{Ended, Environment, Preparation, Ready, needs_device};
 use crate::exit::{self, Failure, SIGNAL_BASE};
@@ -106,6 +107,9 @@ impl Session {
         let study = &self.plan.study;
         let names = |names: Vec<&str>| names.join(", ");
         let blocks = match (study.blocks_min, study.blocks_max) {
+            _ if let Some(runs) = study.runs => {
+                format!("{} of each", counted(runs as usize, "run"))
+            }
             (1, 1) => "1 block".to_string(),
             (least, most) if least == most => format!("{least} blocks"),
             (least, most) => format!("{least} to {most} blocks"),

@@ -87,6 +87,9 @@ impl Plan {
         let most = reached.saturating_add(more);
         self.append((planned..most).map(|block| (block, false)).collect());
         self.stop_rule = self.stop_rule.up_to(most);
+        if let Some(runs) = &mut self.study.runs {
+            *runs = runs.div_ceil(self.study.blocks_max) * most;
+        }
         self.study.blocks_max = most;
         self.study.blocks_min = self.study.blocks_min.min(most);
         self.study.budget_ns = None;

@@ -80,8 +80,10 @@ pub struct StudyText {
     pub user: Option<String>,
     /// Seed of the order.
     pub seed: Option<u64>,
-    /// Exactly so many blocks.
+    /// Exactly so many runs of every contender.
     pub runs: Option<u32>,
+    /// Exactly so many blocks.
+    pub rounds: Option<u32>,
     /// At least so many blocks.
     pub min_runs: Option<u32>,
     /// At most so many blocks.
@@ -168,6 +170,9 @@ pub struct Study {
     pub blocks_min: u32,
     /// Greatest number of blocks.
     pub blocks_max: u32,
+    /// Exactly so many runs of every contender, over all blocks. Absent in older plans, where a number of runs was
+    /// one of blocks.
+    pub runs: Option<u32>,
     /// Warm-up blocks.
     pub warmup_blocks: u32,
     /// Bound on the whole study in ns.
@@ -220,6 +225,27 @@ impl Study {
         self.contenders.first()?.environment.host()
     }
 }
+
+impl Study {
+    /// Spreads a fixed number of runs over few blocks, where contenders take turns under all workloads: what comes
+    /// around the runs of a block takes longer than a short run.
+    pub fn spread_runs(&mut self) {
+        if let Some(runs) = self.runs {
+            self.blocks_max = runs.min(BLOCKS_OF_RUNS_MAX);
+            self.blocks_min = self.blocks_max;
+        }
+    }
+
+    /// How many runs of each contender a block has, where their number is fixed and they take turns; the first
+    /// blocks have the ones that are left over.
+    pub fn runs_of_block(&self, block: u32) -> Option<u32> {
+        let runs = self.runs?;
+        Some((runs / self.blocks_max + u32::from(block < runs % self.blocks_max)).max(1))
+    }
+}
+
+/// Most blocks of a fixed number of runs: with so many, an interval is hardly narrower for more.
+const BLOCKS_OF_RUNS_MAX: u32 = 10;
 
 /// Least number of blocks by default: below it no interval is worth its name.
 pub const BLOCKS_MIN_DEFAULT: u32 = 5;
@@ -330,6 +356,7 @@ impl StudyText {
             seed: self.seed,
             blocks_min,
             blocks_max,
+            runs: self.runs,
             warmup_blocks: self.warmup.unwrap_or(0),
             budget_ns: optional("budget", &self.budget)?,
             timeout_ns: optional("timeout", &self.timeout)?,
@@ -544,21 +571,29 @@ impl StudyText {
     }
 
     fn resolve_blocks(&self) -> Result<(u32, u32), StudyError> {
-        for (field, value) in
-            [("runs", self.runs), ("min-runs", self.min_runs), ("max-runs", self.max_runs)]
-        {
+        for (field, value) in [
+            ("runs", self.runs),
+            ("rounds", self.rounds),
+            ("min-runs", self.min_runs),
+            ("max-runs", self.max_runs),
+        ] {
             if value.is_some_and(|value| value == 0 || value > 10_000) {
                 return Err(error(field, "must be from 1 to 10000"));
             }
         }
-        if let Some(runs) = self.runs {
+        for (field, value, what) in [("runs", self.runs, "runs"), ("rounds", self.rounds, "rounds")]
+        {
+            let Some(value) = value else { continue };
             if self.min_runs.is_some() || self.max_runs.is_some() {
                 return Err(error(
-                    "runs",
-                    "fixes the number of blocks; leave min-runs and max-runs out",
+                    field,
+                    format!("fixes the number of {what}; leave min-runs and max-runs out"),
                 ));
             }
-            return Ok((runs, runs));
+            if self.runs.is_some() && self.rounds.is_some() {
+                return Err(error("rounds", "is derived from runs; leave one of the two out"));
+            }
+            return Ok((value, value));
         }
         let blocks_min =
             self.min_runs.unwrap_or(BLOCKS_MIN_DEFAULT.min(self.max_runs.unwrap_or(u32::MAX)));

@@ -378,15 +378,17 @@ pub struct StudyArgs {
     /// Enter the baseline once more, as a control: what sets the two apart is this machine's doing.
     #[arg(long)]
     pub control: bool,
-    /// Carry out exactly so many blocks (one trial of every contender each, of many turns where
-    /// contenders stand side by side).
+    /// Run the workload exactly N times on every contender.
     #[arg(short, long, value_name = "N", value_parser = whole::<u32>, allow_negative_numbers = true)]
     pub runs: Option<u32>,
-    /// Carry out at least so many blocks. [default: 5]
-    #[arg(short, long, value_name = "N", value_parser = whole::<u32>, allow_negative_numbers = true)]
+    /// Carry out exactly N rounds. A round has the same number of runs of every contender.
+    #[arg(long, value_name = "N", value_parser = whole::<u32>, allow_negative_numbers = true)]
+    pub rounds: Option<u32>,
+    /// Carry out at least N rounds. [default: 5]
+    #[arg(short, long, visible_alias = "min-rounds", value_name = "N", value_parser = whole::<u32>, allow_negative_numbers = true)]
     pub min_runs: Option<u32>,
-    /// Carry out at most so many blocks. [default: 20]
-    #[arg(short = 'M', long, value_name = "N", value_parser = whole::<u32>, allow_negative_numbers = true)]
+    /// Carry out at most N rounds. [default: 20]
+    #[arg(short = 'M', long, visible_alias = "max-rounds", value_name = "N", value_parser = whole::<u32>, allow_negative_numbers = true)]
     pub max_runs: Option<u32>,
     /// Blocks to carry out first and not to count. [default: 0]
     #[arg(short, long, value_name = "N", value_parser = whole::<u32>, allow_negative_numbers = true)]

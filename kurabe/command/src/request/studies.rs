@@ -121,8 +121,8 @@ impl Profile {
             return;
         }
         text.budget = None;
-        if asked.runs.or(asked.min_runs).or(asked.max_runs).is_none() {
-            *text = text.with(&QuickText { runs: Some(study.blocks_min), ..Default::default() });
+        if asked.runs.or(asked.rounds).or(asked.min_runs).or(asked.max_runs).is_none() {
+            *text = text.with(&QuickText { rounds: Some(study.blocks_min), ..Default::default() });
         }
         self.words.push_str("; in guests without its time limit");
     }

@@ -41,6 +41,9 @@ pub struct Terms {
 /// How long a block goes on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Length {
+    /// Runs of each contender, when the study fixes their number; nothing else but the limit counts then.
+    #[serde(default)]
+    pub runs: Option<u32>,
     /// Time of its rounds, when the study names one.
     pub rounds: Option<Duration>,
     /// Bounds on the whole block, which the rounds keep to if they can.
@@ -136,7 +139,12 @@ impl<'a> Schedule<'a> {
             }
             // A run is not broken off between its parts.
             let ends_run = self.place() + 1 == self.parts.len();
-            self.is_last = ends_run && self.is_last_round(now.saturating_sub(ready));
+            let runs = (self.rounds + 1) / self.parts.len() as u32;
+            self.is_last = ends_run
+                && match self.terms.length.runs {
+                    Some(wanted) => runs >= wanted,
+                    None => self.is_last_round(now.saturating_sub(ready)),
+                };
         }
         let contender = self.to_come.pop()?;
         self.previous = Some(contender);
@@ -306,13 +314,31 @@ mod tests {
             assert!(rounds.abs_diff(expected_ms * MILLISECOND) <= 54 * MILLISECOND, "{rounds:?}");
         }
         let share = Share { least: 10_000 * MILLISECOND, twice: 5000 * MILLISECOND };
-        let length = Length { rounds: Some(6000 * MILLISECOND), share: Some(share), limit: None };
+        let length =
+            Length { rounds: Some(6000 * MILLISECOND), share: Some(share), ..Length::default() };
         let setup = 1000 * MILLISECOND;
         let (order, _) = block(length, setup, &[15 * MILLISECOND; 3], MILLISECOND);
         let wanted = 16 * MILLISECOND * order.len() as u32;
         assert!(wanted.abs_diff(6000 * MILLISECOND) <= 48 * MILLISECOND, "{wanted:?}");
         // One round there is in any case.
         assert_eq!(rounds(1, 1), 54 * MILLISECOND);
+    }
+
+    #[test]
+    fn a_fixed_number_of_runs_is_carried_out_and_no_more() {
+        for (runs, parts) in [(1, 1), (4, 1), (2, 3)] {
+            let time = Cell::new(Duration::ZERO);
+            let clock = || time.get();
+            let length = Length { runs: Some(runs), ..Length::default() };
+            let mut schedule = Schedule::new(Terms { seed: 3, length, parts }, &clock);
+            let mut turns = 0;
+            while let Some((_, Turn::Slice { last, .. })) = schedule.next(&[0, 1]) {
+                turns += 1;
+                assert_eq!(last, turns > (runs * parts - 1) * 2, "turn {turns} of {runs} runs");
+                time.set(time.get() + MILLISECOND);
+            }
+            assert_eq!(turns, runs * parts * 2);
+        }
     }
 
     #[test]

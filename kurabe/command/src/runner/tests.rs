@@ -297,7 +297,7 @@ fn noisy(spec: &TrialSpec) -> Duration {
 #[test]
 fn the_order_is_that_of_the_plan() {
     let mut text = study(&["ext4", "xfs", "btrfs"], &["true", "false"]);
-    (text.runs, text.warmup) = (Some(3), Some(1));
+    (text.rounds, text.warmup) = (Some(3), Some(1));
     for seed in 0..5 {
         let mock = Mock::new(plan(&text, seed), |spec| takes(tight(spec)));
         assert_eq!(mock.sit(), End::Complete);
@@ -323,7 +323,7 @@ fn the_order_is_that_of_the_plan() {
 #[test]
 fn every_warm_up_block_is_carried_out() {
     let mut text = study(&["ext4", "xfs"], &["true"]);
-    (text.runs, text.warmup) = (Some(2), Some(4));
+    (text.rounds, text.warmup) = (Some(2), Some(4));
     let mock = Mock::new(plan(&text, 1), |spec| takes(tight(spec)));
     assert_eq!((mock.sit(), mock.begun().len()), (End::Complete, 12));
 }
@@ -331,7 +331,7 @@ fn every_warm_up_block_is_carried_out() {
 #[test]
 fn every_trial_is_told_then_recorded_and_every_block_published() {
     let mut text = study(&["ext4", "xfs"], &["true"]);
-    text.runs = Some(2);
+    text.rounds = Some(2);
     let mock = Mock::new(plan(&text, 1), |spec| takes(tight(spec)));
     mock.sit();
     let expected = [
@@ -423,7 +423,7 @@ fn a_budget_that_is_too_short_is_told_after_the_first_block() {
 #[test]
 fn a_bound_on_the_trial_that_comes_first_is_a_failure() {
     let mut text = study(&["ext4", "xfs"], &["true"]);
-    (text.budget, text.timeout, text.runs) = (Some("100s".into()), Some("3s".into()), Some(1));
+    (text.budget, text.timeout, text.rounds) = (Some("100s".into()), Some("3s".into()), Some(1));
     let mock = Mock::new(plan(&text, 1), |_| takes(SECOND * 10));
     assert_eq!(mock.sit(), End::Complete);
     for record in mock.records() {
@@ -467,7 +467,7 @@ fn a_contender_that_fails_now_and_then_is_tried_again() {
 #[test]
 fn giving_up_under_one_workload_says_nothing_of_another() {
     let mut text = study(&["ext4", "xfs"], &["true", "false"]);
-    text.runs = Some(6);
+    text.rounds = Some(6);
     let mock = Mock::new(plan(&text, 1), |spec| {
         if spec.contender.label == "xfs" && spec.workload.name == "false" {
             breaks(SECOND)
@@ -485,7 +485,7 @@ fn giving_up_under_one_workload_says_nothing_of_another() {
 #[test]
 fn a_stop_between_any_two_trials_is_resumed_under_the_same_plan() {
     let mut text = study(&["ext4", "xfs", "btrfs"], &["true", "false"]);
-    (text.runs, text.warmup) = (Some(3), Some(1));
+    (text.rounds, text.warmup) = (Some(3), Some(1));
     let whole = Mock::new(plan(&text, 5), |spec| takes(noisy(spec)));
     whole.sit();
     for trials in 1..24 {
@@ -511,7 +511,7 @@ fn a_stop_between_any_two_trials_is_resumed_under_the_same_plan() {
 #[test]
 fn a_trial_that_was_interrupted_is_repeated_and_one_that_failed_is_not() {
     let mut text = study(&["ext4", "xfs"], &["true"]);
-    text.runs = Some(3);
+    text.rounds = Some(3);
     let interrupt = Cell::new(true);
     let mock = Mock::new(plan(&text, 1), |spec| match spec.trial {
         1 => breaks(SECOND),
@@ -557,7 +557,7 @@ fn the_stop_rule_decides_the_same_after_a_resume() {
 #[test]
 fn a_half_block_counts_until_it_is_repeated() {
     let mut text = study(&["ext4", "xfs", "btrfs"], &["true"]);
-    (text.runs, text.budget) = (Some(4), Some("50s".into()));
+    (text.rounds, text.budget) = (Some(4), Some("50s".into()));
     let mock = Mock::new(plan(&text, 1), |_| takes(SECOND * 10));
     mock.stop_after.set(5);
     assert_eq!((mock.sit(), mock.begun().len()), (End::Stopped, 5));
@@ -579,7 +579,7 @@ fn a_half_block_counts_until_it_is_repeated() {
 #[test]
 fn a_study_in_which_everything_fails_ends_and_can_be_resumed() {
     let mut text = study(&["ext4", "xfs"], &["true", "false"]);
-    text.runs = Some(9);
+    text.rounds = Some(9);
     let broken = Cell::new(true);
     let mock = Mock::new(plan(&text, 1), |spec| {
         let fails = spec.block >= 3 && spec.workload.name == "true" && broken.get();
@@ -644,7 +644,7 @@ fn plan_of_turns(text: &StudyText, seed: u64) -> Plan {
 #[test]
 fn contenders_that_take_turns_stand_on_parts_that_are_drawn_anew() {
     let mut text = study(&["ext4", "xfs", "btrfs"], &["true"]);
-    text.runs = Some(20);
+    text.rounds = Some(20);
     let mock = Mock::new(plan_of_turns(&text, 1), |spec| takes(tight(spec)));
     assert_eq!(mock.sit(), End::Complete);
     let records = mock.records();
@@ -665,7 +665,7 @@ fn contenders_that_take_turns_stand_on_parts_that_are_drawn_anew() {
 #[test]
 fn a_contender_that_fails_leaves_the_others_their_turns() {
     let mut text = study(&["ext4", "xfs", "btrfs"], &["true"]);
-    text.runs = Some(4);
+    text.rounds = Some(4);
     let mock = Mock::new(plan_of_turns(&text, 1), |spec| match spec.contender.label.as_str() {
         "xfs" => breaks(SECOND),
         _ => takes(tight(spec)),
@@ -695,7 +695,7 @@ fn a_budget_ends_a_block_of_turns_and_bounds_all_of_them() {
 #[test]
 fn a_stop_between_blocks_of_turns_is_gone_on_with() {
     let mut text = study(&["ext4", "xfs"], &["true"]);
-    text.runs = Some(4);
+    text.rounds = Some(4);
     let whole = Mock::new(plan_of_turns(&text, 3), |spec| takes(tight(spec)));
     whole.sit();
     let mock = Mock::new(plan_of_turns(&text, 3), |spec| takes(tight(spec)));
@@ -715,7 +715,7 @@ fn a_stop_between_blocks_of_turns_is_gone_on_with() {
 #[test]
 fn contenders_come_one_at_a_time_once_a_part_of_the_device_was_full() {
     let mut text = study(&["ext4", "xfs"], &["true"]);
-    text.runs = Some(3);
+    text.rounds = Some(3);
     let script = |spec: &TrialSpec| match (spec.side_by_side, spec.contender.label.as_str()) {
         (Some(_), "xfs") => fills(SECOND),
         _ => takes(tight(spec)),

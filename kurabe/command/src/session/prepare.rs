@@ -247,13 +247,16 @@ fn begin(
     let destroy = args.destroy.as_deref();
     device_request(&study, destroy)?;
     let mut environment = environment::of(&study)?;
-    let Examined { study, side_by_side, notes: examined_notes } =
+    let Examined { mut study, side_by_side, notes: examined_notes } =
         environment.examine(&study, destroy)?;
     let mut notes = text.notes();
     notes.extend(examined_notes);
     // Short enough to be typed again by hand.
     let seed = study.seed.unwrap_or_else(|| u64::from(rand::random::<u32>()));
     let out = present.out.clone().unwrap_or_else(|| default_directory(&study.name));
+    if study.workloads.iter().all(|workload| side_by_side.contains(&workload.name)) {
+        study.spread_runs();
+    }
     let mut plan = Plan::new(study, seed);
     plan.side_by_side = side_by_side;
     let writer = ResultWriter::create(&out, &plan, &file_of(text)).map_err(Failure::refused)?;

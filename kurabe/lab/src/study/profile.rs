@@ -18,8 +18,10 @@ use crate::device::{DEFAULT_DEVICE, DeviceName};
 pub struct QuickText {
     /// The device.
     pub device: Option<String>,
-    /// Exactly so many blocks.
+    /// Exactly so many runs of every contender.
     pub runs: Option<u32>,
+    /// Exactly so many blocks.
+    pub rounds: Option<u32>,
     /// At least so many blocks.
     pub min_runs: Option<u32>,
     /// At most so many blocks.
@@ -93,7 +95,7 @@ impl StudyText {
         keys.retain(|_, value| !matches!(value, Value::Null | Value::Bool(false)));
         keys.retain(|_, value| value.as_array().is_none_or(|list| !list.is_empty()));
         let mut text = object(serde_json::to_value(self));
-        const BLOCKS: [&str; 3] = ["runs", "min-runs", "max-runs"];
+        const BLOCKS: [&str; 4] = ["runs", "rounds", "min-runs", "max-runs"];
         if BLOCKS.iter().any(|key| keys.contains_key(*key)) {
             BLOCKS.iter().for_each(|key| drop(text.remove(*key)));
         }
