@@ -91,12 +91,15 @@ pub fn doctor() -> Result<u8, Failure> {
 /// Carries a `kurabe guest` out.
 pub fn guest(action: &GuestAction) -> Result<u8, Failure> {
     let own = Directory::own().map_err(Failure::refused)?;
-    let store = Store::open(&own)?;
+    let supplies = filesystem::supplies();
+    let can_build: Vec<&str> = supplies.recipes.iter().map(|recipe| recipe.module).collect();
+    let store = Store::open(&own, supplies)?;
     match action {
         GuestAction::Build { guest, packages, with } => {
-            if let Some(name) = with.iter().find(|name| !guest::can_build(name)) {
+            if let Some(name) = with.iter().find(|name| !can_build.contains(&name.as_str())) {
                 return Err(Failure::refused(format!(
-                    "--with {name}: what can be built for a guest is zfs, ufs, minfs and bcachefs; all else is in it"
+                    "--with {name}: what can be built for a guest is {}; all else is in it",
+                    can_build.join(", ")
                 )));
             }
             let kernel = Kernel::parse(guest)?;

@@ -110,7 +110,7 @@ fn an_image_is_built_named_after_its_content_and_removed() {
     site.run(&["guest", "remove", "debian"]).expect(0);
     site.run(&["guest", "build", "debian", "--with", "ext4"])
         .expect(2)
-        .says(&["zfs, ufs, minfs and bcachefs"]);
+        .says(&["bcachefs, zfs, ufs, minfs"]);
     for kind in ["images", "kernels"] {
         assert_eq!(fs::read_dir(site.own().join("guests").join(kind)).unwrap().count(), 0);
     }

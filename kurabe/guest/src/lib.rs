@@ -28,12 +28,12 @@ mod store;
 #[allow(unsafe_code)]
 mod sys;
 
-pub use built::{ZFS_TOOLS, can_build};
+pub use built::{LIBRARIES, Recipe, Site, Supplies};
 pub use end::End;
 pub use kernel::{Kernel, available};
 pub use lock::{Built, KernelFacts, Lock};
 pub use machine::{Acceleration, Disk, Ended, Guest, Machine, emulator_version};
-pub use packages::Package;
+pub use packages::{Dependency, Package};
 pub use packed::{Needs, PackedFile};
 pub use program::sha256;
 pub use release::Release;
@@ -67,7 +67,8 @@ impl Error {
         move |error| Error::System { what, error }
     }
 
-    fn at(path: &Path) -> impl FnOnce(io::Error) -> Error {
+    /// What the system said of a path.
+    pub fn at(path: &Path) -> impl FnOnce(io::Error) -> Error {
         Error::system(path.display().to_string())
     }
 }

@@ -26,6 +26,11 @@ pub struct KernelFacts {
 }
 
 impl KernelFacts {
+    /// Whether it is known to have this module, or not to have it.
+    pub fn knows(&self, module: &str) -> bool {
+        self.modules.iter().any(|has| has == module) || self.lacks(module)
+    }
+
     /// Whether it is known not to have this module, neither as a file nor built in.
     pub fn lacks(&self, module: &str) -> bool {
         self.missing_modules.iter().any(|missing| missing == module)

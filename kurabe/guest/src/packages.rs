@@ -31,6 +31,7 @@ pub struct Fetched {
 /// What another package needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dependency {
+    /// Its name.
     pub name: String,
     /// Where no other will do.
     pub version: Option<String>,

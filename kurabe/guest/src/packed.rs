@@ -35,7 +35,9 @@ pub struct Needs {
     pub programs: Vec<String>,
     /// Other files.
     pub files: Vec<PathBuf>,
-    /// Modules to be built for its kernel, see [`can_build`].
+    /// Modules that its kernel has to have been asked for.
+    pub kernel_modules: Vec<String>,
+    /// Modules to be built for its kernel, see [`crate::Supplies::recipes`].
     pub modules: Vec<String>,
 }
 

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use trust::Directory;
 
 use crate::archive::Contents;
-use crate::built::{CLOSED, LIBRARIES, Site, can_build, is_current};
+use crate::built::{LIBRARIES, Site, Supplies};
 use crate::files::{copy_below, files_below, names_in, sums_below, text_of};
 use crate::inside::MODULES;
 use crate::kernel::Kernel;
@@ -29,27 +29,8 @@ use crate::packed::{self, Needs, OWN};
 use crate::release::Release;
 use crate::{Error, boot_image, program};
 
-/// Modules of file systems and what carries them, taken where the kernel has them.
-const FILE_SYSTEMS: &[&str] = &[
-    "ext4",
-    "xfs",
-    "btrfs",
-    "nilfs2",
-    "f2fs",
-    "jfs",
-    "reiserfs",
-    "bcachefs",
-    "vfat",
-    "exfat",
-    "ntfs3",
-    // Names of vfat are translated by these unless the mount says otherwise.
-    "nls_cp437",
-    "nls_ascii",
-    "fuse",
-    "loop",
-    "crc32c_generic",
-    "crc32c_intel",
-];
+/// Modules that file systems need and that no other module names, taken where the kernel has them.
+const CARRIERS: &[&str] = &["fuse", "loop", "crc32c_generic", "crc32c_intel"];
 
 /// How long a lock is waited for that a killed builder's children may still hold.
 const UNLOCK_WAIT_MAX: Duration = Duration::from_secs(2);
@@ -105,21 +86,27 @@ fn held_path(file: &File) -> PathBuf {
 #[derive(Debug)]
 pub struct Store {
     directory: Directory,
+    supplies: Supplies,
 }
 
 impl Store {
-    /// The store in kurabe's own directory, made where it is missing.
+    /// The store in kurabe's own directory, made where it is missing. Its guests get these supplies.
     /// Errors: it cannot be made, or a stranger could change it.
-    pub fn open(own: &Directory) -> Result<Store, Error> {
+    pub fn open(own: &Directory, supplies: Supplies) -> Result<Store, Error> {
         let directory = own.open_or_make_directory("guests", 0o700)?;
         for name in [KERNELS, BUILT, IMAGES] {
             directory.open_or_make_directory(name, 0o700)?;
         }
-        Ok(Store { directory })
+        Ok(Store { directory, supplies })
     }
 
     fn path(&self) -> &Path {
         self.directory.path()
+    }
+
+    /// The modules that guests are given where their kernel has them.
+    fn wanted_modules(&self) -> impl Iterator<Item = &'static str> + '_ {
+        MODULES.iter().chain(&self.supplies.modules).chain(CARRIERS).copied()
     }
 
     fn modules_of(&self, kernel: &KernelFacts) -> PathBuf {
@@ -139,12 +126,14 @@ impl Store {
             lock.place == kernel.to_string()
                 && lock.format == FORMAT
                 && self.modules_of(&lock.kernel).exists()
+                && needs.kernel_modules.iter().all(|module| lock.kernel.knows(module))
         };
         let Some(lock) = self.list()?.into_iter().find(is_there) else {
             return self.build(kernel, None, needs, say);
         };
         let has = |module: &String| {
-            lock.built.iter().any(|built| built.module == *module && is_current(built))
+            let is_it = |built: &&Built| built.module == *module;
+            lock.built.iter().filter(is_it).any(|built| self.supplies.is_current(built))
         };
         let is_unchanged = packed::is_unchanged(needs, &lock.files)?;
         if is_unchanged && needs.modules.iter().all(has) {
@@ -247,7 +236,7 @@ impl Store {
         if !own.has("guests") {
             return Ok(0);
         }
-        let store = Store::open(own)?;
+        let store = Store::open(own, Supplies::default())?;
         let lock = store.lock()?;
         let images = store.list()?.len();
         own.remove_tree("guests")?;
@@ -411,8 +400,9 @@ impl Store {
 
     fn built_before(&self, kernel: &KernelFacts, module: &str) -> Result<Option<Built>, Error> {
         let mut all = self.all_built()?.into_iter();
-        Ok(all
-            .find(|built| built.kernel == kernel.id && built.module == module && is_current(built)))
+        Ok(all.find(|built| {
+            built.kernel == kernel.id && built.module == module && self.supplies.is_current(built)
+        }))
     }
 
     fn all_built(&self) -> Result<Vec<Built>, Error> {
@@ -436,10 +426,11 @@ impl Store {
                 "the kernel {release} has no {module}; take another kernel"
             )));
         }
-        let Some(package) = kernel.package.as_ref().filter(|_| can_build(module)) else {
+        let (Some(package), Some(recipe)) = (&kernel.package, self.supplies.recipe(module)) else {
             return Err(Error::Refused(format!(
                 "{module} cannot be built for the kernel {release}: that is done for the kernels of \
-                 packages, and zfs, ufs, minfs and the tools of bcachefs can be built"
+                 packages, and for {}",
+                self.supplies.can_build()
             )));
         };
         let work = self.work_directory()?;
@@ -458,7 +449,7 @@ impl Store {
             files,
             used: Vec::new(),
         };
-        site.build(module)?;
+        site.build(recipe)?;
         let packages = site.used;
         let mut sums = sums_below(&part)?;
         sums.push(kernel.id.clone());
@@ -496,9 +487,7 @@ impl Store {
             if let Some(facts) = facts
                 && self.modules_of(&facts).exists()
                 && facts.package.as_ref() == Some(package)
-                && wanted_modules().all(|name| {
-                    facts.modules.iter().chain(&facts.missing_modules).any(|has| has == name)
-                })
+                && self.wanted_modules().all(|name| facts.knows(name))
             {
                 return Ok(Some(facts));
             }
@@ -527,9 +516,11 @@ impl Store {
             missing_modules: Vec::new(),
         };
         match root {
-            Some(root) => stage_modules(root, &stage, &mut facts)?,
+            Some(root) => stage_modules(root, &stage, self.wanted_modules(), &mut facts)?,
             // Everything is built in, or missing.
-            None => facts.missing_modules = wanted_modules().map(str::to_string).collect(),
+            None => {
+                facts.missing_modules = self.wanted_modules().map(str::to_string).collect();
+            }
         }
         let kernel = boot_image::unpacked(image);
         let path = part.join(KERNEL_FILE);
@@ -601,8 +592,11 @@ impl Store {
                 copy_below(&modules.join(&name), &stage, &updates.join(&name))?;
             }
             add_tree(packed, &files, Path::new(""))?;
-            let is_open =
-                |path: &PathBuf| !path.starts_with(LIBRARIES) && !path.starts_with(CLOSED);
+            let closed = self.supplies.recipe(&one.module).and_then(|recipe| recipe.closed);
+            let is_open = |path: &PathBuf| {
+                !path.starts_with(LIBRARIES)
+                    && closed.is_none_or(|closed| !path.starts_with(closed))
+            };
             for path in files_below(&files)?.into_iter().filter(is_open) {
                 packed.add_libraries(&files.join(path), Some(&files.join(LIBRARIES)))?;
             }
@@ -669,18 +663,19 @@ impl Drop for Work<'_> {
     }
 }
 
-fn wanted_modules() -> impl Iterator<Item = &'static str> {
-    MODULES.iter().chain(FILE_SYSTEMS).copied()
-}
-
 /// Copies the modules that a guest can use, and what they depend on.
-fn stage_modules(root: &Path, stage: &Path, facts: &mut KernelFacts) -> Result<(), Error> {
+fn stage_modules(
+    root: &Path,
+    stage: &Path,
+    wanted: impl Iterator<Item = &'static str>,
+    facts: &mut KernelFacts,
+) -> Result<(), Error> {
     let release = facts.release.as_str();
     let base = Path::new("lib/modules").join(release);
     let target = stage.join(&base);
     fs::create_dir_all(&target).map_err(Error::at(&target))?;
     let mut copied = BTreeSet::new();
-    for module in wanted_modules() {
+    for module in wanted {
         let words = ["modprobe", "-d", text_of(root)?, "-S", release, "--show-depends", module];
         let Ok(text) = program::text(&words) else {
             facts.missing_modules.push(module.into());

@@ -238,6 +238,14 @@ pub struct RequestError {
 impl DeviceRequest {
     /// Reads a device and the value of `--destroy`. Touches nothing.
     pub fn parse(text: &str, destroy: Option<&str>) -> Result<DeviceRequest, RequestError> {
+        DeviceRequest::parse_as_one_of(&KINDS, text, destroy)
+    }
+
+    fn parse_as_one_of(
+        kinds: &[&Kind],
+        text: &str,
+        destroy: Option<&str>,
+    ) -> Result<DeviceRequest, RequestError> {
         let error = |about_destroy: bool, problem: &dyn fmt::Display| RequestError {
             about_destroy,
             problem: format!("'{text}': {problem}"),
@@ -248,8 +256,10 @@ impl DeviceRequest {
             Base::Made { kind, .. } => (kind.as_str(), false),
             Base::Existing(_) => (disk::DISK.name, true),
         };
-        let Some(kind) = kind(wanted).filter(|kind| exists || kind.name != disk::DISK.name) else {
-            let known: Vec<&str> = KINDS.iter().map(|kind| kind.notation).collect();
+        let is_meant =
+            |kind: &Kind| kind.name == wanted && (exists || kind.name != disk::DISK.name);
+        let Some(kind) = kinds.iter().find(|kind| is_meant(kind)) else {
+            let known: Vec<&str> = kinds.iter().map(|kind| kind.notation).collect();
             let problem = format!("not a device; write {}", known.join(", or "));
             return Err(error(false, &problem));
         };
@@ -390,5 +400,40 @@ mod tests {
         assert!(message("disk:1G", None).contains("not a device"));
         assert!(DeviceRequest::parse("/dev/sdb", Some(" WD-1234 ")).is_ok());
         assert_eq!(DeviceRequest::parse("mem:1G", None).ok().unwrap().size_bytes(), Some(1 << 30));
+    }
+
+    /// A kind of device that no other file knows: its description, and its place in a table.
+    #[test]
+    fn a_device_is_added_by_its_description() {
+        struct Tape(u64);
+        impl Request for Tape {
+            fn size_bytes(&self) -> Option<u64> {
+                Some(self.0)
+            }
+            fn prepare(&self, _: &mut Making<'_>) -> Result<Box<dyn Prepared>, DeviceError> {
+                Err(DeviceError::Refused("no tape is in the drive".into()))
+            }
+        }
+        static TAPE: Kind = Kind {
+            name: "tape",
+            notation: "tape:8G (a tape)",
+            request: |base, _| match base {
+                Base::Made { size_bytes, directory: None, .. } => Ok(Box::new(Tape(*size_bytes))),
+                _ => Err("a tape lies in no directory; leave '@' out".into()),
+            },
+            ground: |_, _| Err(DeviceError::Refused("no tape is in the drive".into())),
+        };
+        let kinds = [&KINDS[..], &[&TAPE]].concat();
+        let parse = |text: &str| DeviceRequest::parse_as_one_of(&kinds, text, None);
+        let tape = parse("delay:1ms+tape:1G").ok().unwrap();
+        assert_eq!(tape.size_bytes(), Some(1 << 30));
+        let home = tempfile::tempdir().unwrap();
+        let own = Directory::private(&home.path().join("own")).unwrap();
+        let refused = tape.prepare(&own, &Stop::default(), &mut |_| {}).err().unwrap();
+        assert_eq!(refused.to_string(), "no tape is in the drive");
+        let said = |text: &str| parse(text).err().unwrap().to_string();
+        assert!(said("tape:1G@/x").ends_with("leave '@' out"), "{}", said("tape:1G@/x"));
+        assert!(said("tap:1G").ends_with("or tape:8G (a tape)"), "{}", said("tap:1G"));
+        assert!(DeviceRequest::parse("tape:1G", None).is_err(), "the program has no tapes");
     }
 }

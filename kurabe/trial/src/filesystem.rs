@@ -27,6 +27,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use guest::{Recipe, Supplies};
 use lab::contender::{Contender, Known};
 
 use crate::device::Node;
@@ -37,7 +38,6 @@ use crate::scratch::Occupied;
 use crate::tool::{Failure, Toolbox, find, not_found};
 use crate::user::User;
 use kernel::Kernel;
-pub use zfs::ZFS_TOOLS;
 
 /// A tool that a file system needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,6 +113,10 @@ pub struct FileSystem {
     pub tools: &'static [Tool],
     /// The name in `/proc/filesystems` without which it cannot be mounted.
     pub kernel_name: Option<&'static str>,
+    /// Modules that a guest gets where its kernel has them; the first one mounts it.
+    pub modules: &'static [&'static str],
+    /// How its module, or the tools of a module that the kernel has, are built for guests.
+    pub recipe: Option<&'static Recipe>,
     /// Why this machine's kernel is not asked, and only a guest can have it; absent of all others.
     pub guests_only: Option<&'static str>,
     /// Whether it is made on a device. What is not is neither made, mounted, unmounted nor
@@ -160,6 +164,8 @@ impl FileSystem {
             mkfs_paths: "",
             tools: &[],
             kernel_name: None,
+            modules: &[],
+            recipe: None,
             guests_only: None,
             needs_device: true,
             is_volatile: false,
@@ -429,6 +435,18 @@ pub fn all() -> &'static [&'static FileSystem] {
 /// What [`Contender::parse`] has to know about all file systems.
 pub fn known() -> Vec<Known> {
     all().iter().map(|file_system| file_system.known()).collect()
+}
+
+/// What guests are supplied with for all file systems.
+pub fn supplies() -> Supplies {
+    supplies_of(all())
+}
+
+fn supplies_of(file_systems: &[&FileSystem]) -> Supplies {
+    let mut modules: Vec<&str> = file_systems.iter().flat_map(|one| one.modules).copied().collect();
+    modules.sort_unstable();
+    modules.dedup();
+    Supplies { modules, recipes: file_systems.iter().filter_map(|one| one.recipe).collect() }
 }
 
 /// The file system of a contender, which may have been read from a file.

@@ -30,14 +30,14 @@ impl Images {
     /// Those that the study's contenders name, built where they are not there.
     pub fn of(study: &Study, own: &Directory) -> Result<Images, Failure> {
         let mut images: BTreeMap<String, Image> = BTreeMap::new();
-        let store = Store::open(own)?;
+        let store = Store::open(own, filesystem::supplies())?;
         for contender in &study.contenders {
             let Some(place) = contender.environment.guest() else { continue };
             if !images.contains_key(place) {
                 let there =
                     study.contenders.iter().filter(|one| one.environment == contender.environment);
-                let built: Vec<String> = there.filter_map(built_for).collect();
-                images.insert(place.to_string(), image(&store, place, &built)?);
+                let there: Vec<&Contender> = there.collect();
+                images.insert(place.to_string(), image(&store, place, &there)?);
             }
             if let Some(lacks) = lacks(contender, images[place].lock()) {
                 return Err(Failure::refused(format!("contender '{}': {lacks}", contender.label)));
@@ -64,28 +64,37 @@ impl Images {
     }
 }
 
-/// The kernel's module of a contender's file system.
+/// The module that mounts a contender's file system.
 pub fn module_of(contender: &Contender) -> Option<&'static str> {
     filesystem::by_name(contender.file_system())?.kernel_name
 }
 
 /// The module of a contender that has to be built for its guest.
 pub fn built_for(contender: &Contender) -> Option<String> {
-    let module = module_of(contender).filter(|module| guest::can_build(module))?;
-    contender.environment.guest().map(|_| module.to_string())
+    let recipe = filesystem::by_name(contender.file_system())?.recipe?;
+    contender.environment.guest().map(|_| recipe.module.to_string())
+}
+
+/// The module that the kernel of a contender's guest has to bring along.
+fn kernel_module_of(contender: &Contender) -> Option<&'static str> {
+    filesystem::by_name(contender.file_system())?.modules.first().copied()
 }
 
 /// What the kernel of a contender's guest has not.
 pub fn lacks(contender: &Contender, lock: &Lock) -> Option<String> {
-    let module = module_of(contender).filter(|module| lock.kernel.lacks(module))?;
+    let module = kernel_module_of(contender).filter(|module| lock.kernel.lacks(module))?;
     let (place, release) = (contender.environment.guest()?, &lock.kernel.release);
     Some(format!("the kernel of {place}, {release}, has no {module}; take another kernel"))
 }
 
-/// The image of a guest, built when it is not there, or has not what is built for its kernel.
-pub fn image(store: &Store, place: &str, built: &[String]) -> Result<Image, Failure> {
+/// The image of a guest, built when it is not there, or has not what these contenders need.
+pub fn image(store: &Store, place: &str, contenders: &[&Contender]) -> Result<Image, Failure> {
     let kernel = Kernel::parse(place)?;
-    Ok(store.ensure(&kernel, &needs(built), &mut note)?)
+    let contenders = || contenders.iter().copied();
+    let built: Vec<String> = contenders().filter_map(built_for).collect();
+    let modules = contenders().filter_map(kernel_module_of).map(str::to_string);
+    let needs = Needs { kernel_modules: modules.collect(), ..needs(&built) };
+    Ok(store.ensure(&kernel, &needs, &mut note)?)
 }
 
 /// Before a trial, all that can go wrong with a guest is something missing.
@@ -102,14 +111,7 @@ pub fn needs(built: &[String]) -> Needs {
     Needs {
         programs: programs.map(str::to_string).collect(),
         files: FILES.iter().map(Into::into).collect(),
+        kernel_modules: Vec::new(),
         modules: built.to_vec(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn a_trial_finds_the_tools_of_zfs_where_a_guest_has_them() {
-        assert_eq!(guest::ZFS_TOOLS, trial::filesystem::ZFS_TOOLS);
     }
 }

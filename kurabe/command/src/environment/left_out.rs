@@ -120,7 +120,8 @@ pub fn leave_out_missing_in_guests(study: &mut Study) -> Result<(), Failure> {
     {
         return Ok(());
     }
-    let store = Store::open(&Directory::own().map_err(Failure::refused)?)?;
+    let own = Directory::own().map_err(Failure::refused)?;
+    let store = Store::open(&own, filesystem::supplies())?;
     // Without a guest at all nothing is left of the study.
     for contender in &study.contenders {
         if let Some(place) = contender.environment.guest() {
@@ -129,8 +130,7 @@ pub fn leave_out_missing_in_guests(study: &mut Study) -> Result<(), Failure> {
     }
     let missing = |contender: &Contender| {
         let place = contender.environment.guest()?;
-        let built: Vec<String> = built_for(contender).into_iter().collect();
-        match image(&store, place, &built) {
+        match image(&store, place, &[contender]) {
             Ok(image) => lacks(contender, image.lock()),
             Err(failure) => Some(failure.message),
         }

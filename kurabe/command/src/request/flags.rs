@@ -122,6 +122,16 @@ pub enum Action {
     },
 }
 
+/// The help of `guest build --with`, which names what can be built.
+fn with_help() -> String {
+    let recipes = trial::filesystem::supplies().recipes;
+    let names: Vec<&str> = recipes.iter().map(|recipe| recipe.module).collect();
+    format!(
+        "Build these modules for its kernel at once, and not when they are first needed: {}",
+        names.join(", ")
+    )
+}
+
 /// What to do with guests.
 #[derive(Debug, Subcommand)]
 pub enum GuestAction {
@@ -133,8 +143,7 @@ pub enum GuestAction {
         /// Take the kernel's package from this directory; nothing is fetched.
         #[arg(long, value_name = "DIR")]
         packages: Option<PathBuf>,
-        /// Build these modules for its kernel at once, and not when they are first needed: zfs, ufs, minfs, bcachefs.
-        #[arg(long, value_name = "MODULES", value_delimiter = ',')]
+        #[arg(long, value_name = "MODULES", value_delimiter = ',', help = with_help())]
         with: Vec<String>,
     },
     /// List the guests.
@@ -369,7 +378,7 @@ pub struct StudyArgs {
     pub durability: Option<u32>,
     /// Run the load, and what comes before and after it, as this user instead of as root; it is
     /// given the root directory of each fresh file system. sudo and other setuid programs gain
-    /// nothing in it. What needs the device itself (raw, minfs) cannot run so.
+    /// nothing in it. What works on the device itself, such as raw, cannot run so.
     #[arg(long, value_name = "NAME")]
     pub user: Option<String>,
     /// Label of the contender that the others are compared with. [default: the first]

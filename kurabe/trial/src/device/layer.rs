@@ -1,12 +1,14 @@
-//! What can stand between a device and a contender: one line each in one table.
+//! What can stand between a device and a contender: one file each, one line in one table.
 //!
-//! A layer is written `NAME` or `NAME:WORDS`. To add one, add a line to [`LAYERS`] and what reads its
-//! words.
+//! A layer is written `NAME` or `NAME:WORDS`. To add one, write its file and add a line to [`LAYERS`].
 
-use block::{BlockDevice, Delay, DelayingDevice, Delays, Fault, FaultyDevice};
-use crash::Recorder;
-use lab::quantity::{parse_duration, parse_percent};
-use rustix::fs::{MemfdFlags, memfd_create};
+mod delay;
+mod ignore_flush;
+mod record;
+
+use block::BlockDevice;
+
+pub use ignore_flush::NAME as IGNORE_FLUSH;
 
 /// A device, whatever it is made of.
 pub type Stack = Box<dyn BlockDevice>;
@@ -24,93 +26,28 @@ struct Layer {
     read: fn(&str) -> Result<Put, String>,
 }
 
-/// The layer that takes flushes and does nothing.
-pub const IGNORE_FLUSH: &str = "ignore-flush";
-
-static LAYERS: [Layer; 3] = [
-    Layer {
-        name: "delay",
-        notation: "delay:TIME, delay:PERCENT or delay:read=...,write=...,flush=... (answers later, by a \
-                   time such as 200us or a share such as 10% of the time that the layers below take)",
-        read: delay,
-    },
-    Layer {
-        name: IGNORE_FLUSH,
-        notation: "ignore-flush (answers flushes without carrying them out, as a disk that lies)",
-        read: ignore_flush,
-    },
-    Layer {
-        name: "record",
-        notation: "record (keeps every write in memory, as the recorder of 'kurabe crash' does)",
-        read: record,
-    },
-];
+static LAYERS: &[&Layer] = &[&delay::LAYER, &ignore_flush::LAYER, &record::LAYER];
 
 /// Reads a layer.
 pub fn read(text: &str) -> Result<Put, String> {
+    read_from(LAYERS, text)
+}
+
+fn read_from(layers: &[&Layer], text: &str) -> Result<Put, String> {
     let (name, words) = text.split_once(':').unwrap_or((text, ""));
-    match LAYERS.iter().find(|layer| layer.name == name) {
+    match layers.iter().find(|layer| layer.name == name) {
         Some(layer) => (layer.read)(words)
             .map_err(|problem| format!("the layer '{text}': {problem}; write {}", layer.notation)),
         None => {
-            let known: Vec<&str> = LAYERS.iter().map(|layer| layer.notation).collect();
+            let known: Vec<&str> = layers.iter().map(|layer| layer.notation).collect();
             Err(format!("there is no layer '{name}'; write {}", known.join(", or ")))
         }
     }
 }
 
-fn delay(words: &str) -> Result<Put, String> {
-    let mut delays = Delays::default();
-    for word in words.split(',') {
-        let (which, amount) = word.split_once('=').unwrap_or(("", word));
-        let delay = Some(amount_of(amount)?);
-        match which.trim() {
-            "" => delays = Delays { read: delay, write: delay, flush: delay },
-            "read" => delays.read = delay,
-            "write" => delays.write = delay,
-            "flush" => delays.flush = delay,
-            other => return Err(format!("'{other}' is no kind of request")),
-        }
-    }
-    Ok(Box::new(move |below| Box::new(DelayingDevice::new(below, delays))))
-}
-
-/// The longest time for which a request is believed to be held back by intent.
-const SECONDS_MAX: u64 = 60;
-/// The largest share of its own time for which a request can be held back.
-const SHARE_MAX: f64 = 1000.0;
-
-fn amount_of(text: &str) -> Result<Delay, String> {
-    if text.ends_with('%') {
-        return match parse_percent(text) {
-            Ok(share) if share <= SHARE_MAX => Ok(Delay::Share(share)),
-            Ok(_) => Err(format!("'{text}' is more than {} %", SHARE_MAX * 100.0)),
-            Err(error) => Err(error.to_string()),
-        };
-    }
-    match parse_duration(text) {
-        Ok(time) if time.as_secs() < SECONDS_MAX => Ok(Delay::Fixed(time)),
-        Ok(_) => Err(format!("'{text}' is not below {SECONDS_MAX} s")),
-        Err(error) => Err(error.to_string()),
-    }
-}
-
-fn ignore_flush(words: &str) -> Result<Put, String> {
-    match words {
-        "" => Ok(Box::new(|below| Box::new(FaultyDevice::new(below, vec![Fault::IgnoreFlushes])))),
-        _ => Err("it takes no words".into()),
-    }
-}
-
-fn record(words: &str) -> Result<Put, String> {
-    match words {
-        "" => {
-            let data = memfd_create("recording", MemfdFlags::CLOEXEC)
-                .map_err(|error| format!("there is no memory for it ({error})"))?;
-            Ok(Box::new(|below| Box::new(Recorder::new(below, data.into()))))
-        }
-        _ => Err("it takes no words".into()),
-    }
+/// Refuses words where a layer takes none.
+fn no_words(words: &str) -> Result<(), String> {
+    if words.is_empty() { Ok(()) } else { Err("it takes no words".into()) }
 }
 
 #[cfg(test)]
@@ -141,6 +78,25 @@ mod tests {
             let problem = read(text).err().unwrap();
             assert!(problem.contains(word) && problem.contains("write "), "{text}: {problem}");
         }
+    }
+
+    /// A layer that no other file knows: its description, and its place in a table.
+    #[test]
+    fn a_layer_is_added_by_its_description() {
+        static NARROW: Layer = Layer {
+            name: "narrow",
+            notation: "narrow (lets one request through at a time)",
+            read: |words| no_words(words).map(|()| -> Put { Box::new(|below| below) }),
+        };
+        let layers = [LAYERS, &[&NARROW]].concat();
+        assert!(read_from(&layers, "narrow").is_ok());
+        let said = |text: &str| read_from(&layers, text).err().unwrap();
+        assert_eq!(
+            said("narrow:x"),
+            "the layer 'narrow:x': it takes no words; write narrow (lets one request through at a time)"
+        );
+        assert!(said("wide").ends_with("or narrow (lets one request through at a time)"));
+        assert!(said("wide").contains("delay:TIME"));
     }
 
     #[test]

@@ -60,6 +60,8 @@ const fn ext(
     };
     // Room for a journal and a few files.
     FileSystem {
+        // It mounts all three.
+        modules: &["ext4"],
         mkfs_flags: "cjnqvDFKSV",
         mkfs_paths: "dlz",
         size_bytes_min: 16 << 20,

@@ -9,6 +9,7 @@ pub static F2FS: FileSystem = FileSystem {
     tools: &[Tool::new("mkfs.f2fs", "f2fs-tools", "-V")],
     // mkfs.f2fs refuses less than about 50 MiB.
     size_bytes_min: 128 << 20,
+    modules: &["f2fs"],
     mkfs_flags: "fimqrSV",
     mkfs_paths: "c",
     ..FileSystem::of_kernel(

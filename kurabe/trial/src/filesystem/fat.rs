@@ -10,6 +10,8 @@ pub static VFAT: FileSystem = FileSystem {
     // With clusters of one sector FAT32 begins at 33 MB.
     size_bytes_min: 64 << 20,
     owner_options,
+    // Names are translated by the last two unless the mount says otherwise.
+    modules: &["vfat", "nls_cp437", "nls_ascii"],
     mkfs_flags: "aAcIv",
     mkfs_paths: "lm",
     ..FileSystem::of_kernel(
@@ -31,6 +33,7 @@ pub static EXFAT: FileSystem = FileSystem {
     tools: &[Tool::new("mkfs.exfat", "exfatprogs", "-V")],
     size_bytes_min: 64 << 20,
     owner_options,
+    modules: &["exfat"],
     mkfs_flags: "fhqvV",
     ..FileSystem::of_kernel(
         "exfat",

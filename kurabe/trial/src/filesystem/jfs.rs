@@ -9,6 +9,7 @@ pub static JFS: FileSystem = FileSystem {
     tools: &[Tool::new("mkfs.jfs", "jfsutils", "-V")],
     // mkfs.jfs refuses less.
     size_bytes_min: 16 << 20,
+    modules: &["jfs"],
     mkfs_flags: "cOqV",
     mkfs_paths: "j",
     ..FileSystem::of_kernel(

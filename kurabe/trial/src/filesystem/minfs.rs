@@ -6,6 +6,8 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
+use guest::{Error, Recipe, Site};
+
 use super::kernel::{Kernel, drop_pages_of, make_mount_point, unmount, words};
 use super::{Access, FileSystem, Instance, Kind, Stage, Tool};
 use crate::tool::{Failure, Toolbox};
@@ -15,6 +17,7 @@ use crate::tool::{Failure, Toolbox};
 pub static MINFS_FUSE: FileSystem = FileSystem {
     tools: TOOLS,
     kernel_name: Some("fuse"),
+    modules: &["fuse"],
     has_copies: true,
     size_bytes_min: SIZE_BYTES_MIN,
     counts_write_bytes: false,
@@ -44,6 +47,7 @@ pub static MINFS: FileSystem = FileSystem {
 pub static MINFS_KERNEL: FileSystem = FileSystem {
     tools: TOOLS,
     kernel_name: Some("minfs"),
+    recipe: Some(&RECIPE),
     // It has no directories to begin each turn in.
     takes_turns: false,
     size_bytes_min: SIZE_BYTES_MIN,
@@ -62,6 +66,36 @@ pub static MINFS_KERNEL: FileSystem = FileSystem {
         },
     )
 };
+
+/// The kernel module, of the source in this program; its tools are this program's.
+static RECIPE: Recipe = Recipe { source: SOURCE, ..Recipe::of_packages("minfs", build) };
+
+/// The source of the kernel module, by file.
+const SOURCE: &[(&str, &str)] = &[
+    ("Kbuild", include_str!("../../../../minfs/kernel/Kbuild")),
+    ("Makefile", include_str!("../../../../minfs/kernel/Makefile")),
+    ("minfs.h", include_str!("../../../../minfs/kernel/minfs.h")),
+    ("minfs_format.h", include_str!("../../../../minfs/minfs_format.h")),
+    ("data.c", include_str!("../../../../minfs/kernel/data.c")),
+    ("direct.c", include_str!("../../../../minfs/kernel/direct.c")),
+    ("file.c", include_str!("../../../../minfs/kernel/file.c")),
+    ("record.c", include_str!("../../../../minfs/kernel/record.c")),
+    ("space.c", include_str!("../../../../minfs/kernel/space.c")),
+    ("super.c", include_str!("../../../../minfs/kernel/super.c")),
+    ("survey.c", include_str!("../../../../minfs/kernel/survey.c")),
+    ("volume.c", include_str!("../../../../minfs/kernel/volume.c")),
+];
+
+fn build(site: &mut Site<'_>) -> Result<(), Error> {
+    let (own, _) = site.headers()?;
+    let directory = site.directory("minfs")?;
+    for (name, text) in SOURCE {
+        let path = directory.join(name);
+        fs::write(&path, text).map_err(Error::at(&path))?;
+    }
+    site.make(&[&format!("KDIR={}", own.display())], &directory)?;
+    site.take_modules(&directory)
+}
 
 /// A volume keeps no owner of its root directory.
 fn owner_options(user: u32, group: u32) -> Vec<String> {
@@ -159,5 +193,19 @@ impl Instance for MinfsInstance {
 
     fn end(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
         self.unmount(tools)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_module_is_built_of_all_its_sources() {
+        let objects = SOURCE[0].1.split_whitespace().filter_map(|word| word.strip_suffix(".o"));
+        let mut objects: Vec<&str> = objects.filter(|name| *name != "minfs").collect();
+        objects.sort_unstable();
+        let sources = SOURCE.iter().filter_map(|(name, _)| name.strip_suffix(".c"));
+        assert_eq!(sources.collect::<Vec<_>>(), objects, "what the module is built of");
     }
 }

@@ -9,6 +9,7 @@ pub static NILFS2: FileSystem = FileSystem {
     tools: &[Tool::new("mkfs.nilfs2", "nilfs-tools", "-V")],
     // mkfs.nilfs2 wants some segments of 8 MiB; this is well above what it refuses.
     size_bytes_min: 128 << 20,
+    modules: &["nilfs2"],
     mkfs_flags: "cfhKnqvV",
     ..FileSystem::of_kernel(
         "nilfs2",

@@ -11,6 +11,7 @@ pub static NTFS3: FileSystem = FileSystem {
     // Below this the log has less than its ordinary size.
     size_bytes_min: 64 << 20,
     owner_options,
+    modules: &["ntfs3"],
     mkfs_flags: "CdfFIlnQqTUvV",
     ..FileSystem::of_kernel(
         "ntfs3",

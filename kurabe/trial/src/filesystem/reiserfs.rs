@@ -9,6 +9,7 @@ pub static REISERFS: FileSystem = FileSystem {
     tools: &[Tool::new("mkreiserfs", "reiserfsprogs", "-V")],
     // The journal alone takes 32 MiB.
     size_bytes_min: 64 << 20,
+    modules: &["reiserfs"],
     mkfs_flags: "dfqV",
     mkfs_paths: "jB",
     ..FileSystem::of_kernel(

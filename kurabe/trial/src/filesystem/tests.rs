@@ -109,3 +109,52 @@ fn a_contender_that_was_read_from_a_file_is_checked_where_it_is_made() {
     contender.layers[0] = lab::contender::Layer::named("ext5");
     assert_eq!(of(&contender).err().unwrap(), "this kurabe knows no file system 'ext5'");
 }
+
+/// A file system that no other file knows: its description, and its place in a table.
+#[test]
+fn a_file_system_is_added_by_its_description() {
+    static RECIPE: Recipe =
+        Recipe::of_packages("cardfs", |site| site.add("cardfs", None, &[]).map(drop));
+    static CARDFS: FileSystem = FileSystem {
+        tools: &[Tool::new("mkfs.cardfs", "cardfs-tools", "-V")],
+        modules: &["cardfs", "cards"],
+        recipe: Some(&RECIPE),
+        mkfs_flags: "q",
+        mkfs_paths: "j",
+        size_bytes_min: 1 << 20,
+        ..FileSystem::of_kernel(
+            "cardfs",
+            "one card for each file",
+            kernel::Kernel {
+                mkfs: &["mkfs.cardfs"],
+                check: &["fsck.cardfs"],
+                ..kernel::Kernel::PLAIN
+            },
+        )
+    };
+    let all = [all(), &[&CARDFS]].concat();
+    let known: Vec<Known> = all.iter().map(|one| one.known()).collect();
+    let parse = |text: &str| Contender::parse(text, &known).map_err(|error| error.to_string());
+    assert_eq!(parse("cardfs -q -b 4096 @ noatime").unwrap().file_system(), "cardfs");
+    for text in ["cardfs -qj x", "cardfs -q /dev/sdb", "cardfs @ loop"] {
+        assert!(parse(text).unwrap_err().contains("can name something else"), "{text}");
+    }
+    let said = parse("cradfs").unwrap_err();
+    assert!(said.ends_with("did you mean 'cardfs'?"), "{said}");
+    let supplies = supplies_of(&all);
+    assert!(["cardfs", "cards", "xfs"].iter().all(|one| supplies.modules.contains(one)));
+    assert_eq!(supplies.recipes.last().unwrap().module, "cardfs");
+    let missing = missing(&CARDFS).join("\n");
+    assert!(missing.contains("apt install cardfs-tools"), "{missing}");
+    assert!(missing.contains("the kernel does not know 'cardfs'"), "{missing}");
+    assert!(is_in_guests(&CARDFS) && CARDFS.takes_turns && CARDFS.why_not_cut().is_none());
+}
+
+/// Its module comes with the kernel's package, is built, or is this machine's alone.
+#[test]
+fn a_guest_can_have_every_file_system_that_is_on_a_device() {
+    for one in all().iter().filter(|one| one.kernel_name.is_some() && one.needs_device) {
+        let is_supplied = !one.modules.is_empty() || one.recipe.is_some();
+        assert!(is_supplied || one.is_volatile, "{}", one.name);
+    }
+}

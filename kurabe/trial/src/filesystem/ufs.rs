@@ -1,5 +1,7 @@
 //! UFS, the file system of the BSDs: makefs, and the kernel's own driver.
 
+use guest::{Error, Recipe, Site};
+
 use super::kernel::Kernel;
 use super::{FileSystem, Stage, Tool};
 
@@ -11,6 +13,7 @@ pub static UFS: FileSystem = FileSystem {
         "distributions build the kernel's driver of UFS without writing; a guest gets one that writes",
     ),
     size_bytes_min: 16 << 20,
+    recipe: Some(&RECIPE),
     mkfs_flags: "x",
     mkfs_paths: "FN",
     ..FileSystem::of_kernel(
@@ -38,4 +41,30 @@ fn complete(options: &mut Vec<String>, stage: &Stage) {
     let size = stage.size_bytes / BLOCK_BYTES * BLOCK_BYTES;
     let own = ["-s", &size.to_string(), "-o", "version=1,bsize=8192,fsize=1024,density=8192"];
     options.splice(0..0, own.map(str::to_string));
+}
+
+/// The kernel's own driver with its write support, which Debian leaves out, from the source of the same
+/// package; and makefs.
+static RECIPE: Recipe = Recipe::of_packages("ufs", build);
+
+fn build(site: &mut Site<'_>) -> Result<(), Error> {
+    let (own, _) = site.headers()?;
+    let source = format!("linux-source-{}", site.series());
+    let version = site.kernel_version();
+    site.add(&source, Some(&version), &[])?;
+    site.add("makefs", None, &[])?;
+    let archive = site.root().join("usr/src").join(format!("{source}.tar.xz"));
+    let (archive, part) = (archive.display().to_string(), format!("{source}/fs/ufs"));
+    let directory = site.directory("ufs")?;
+    site.run(&["tar", "-xJf", &archive, "--strip-components=3", &part], &directory)?;
+    let words = [
+        format!("-C{}", own.display()),
+        format!("M={}", directory.display()),
+        "CONFIG_UFS_FS=m".into(),
+        "KCFLAGS=-DCONFIG_UFS_FS_WRITE=1".into(),
+        "modules".into(),
+    ];
+    site.make(&words.each_ref().map(String::as_str), &directory)?;
+    site.take_modules(&directory)?;
+    site.take(&site.root().join("usr/sbin/makefs"), "usr/sbin")
 }

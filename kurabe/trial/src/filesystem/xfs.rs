@@ -8,6 +8,7 @@ pub static XFS: FileSystem = FileSystem {
     tools: &[tool("mkfs.xfs"), tool("xfs_info"), tool("xfs_repair")],
     // mkfs.xfs refuses less than 300 MB.
     size_bytes_min: 300 << 20,
+    modules: &["xfs"],
     mkfs_flags: "fNqVK",
     mkfs_paths: "cp",
     ..FileSystem::of_kernel(

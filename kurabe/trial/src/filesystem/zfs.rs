@@ -21,6 +21,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
+use guest::{Error, LIBRARIES, Recipe, Site};
 use rustix::fs::{FileType, Mode};
 use rustix::mount::{MountPropagationFlags, UnmountFlags};
 use rustix::process::{Pid, Signal};
@@ -49,6 +50,7 @@ pub static ZFS_FUSE: FileSystem = FileSystem {
         tool("nsenter", "util-linux"),
     ],
     kernel_name: Some("fuse"),
+    modules: &["fuse"],
     takes_turns: true,
     // zpool refuses a device below 64 MiB.
     size_bytes_min: 64 << 20,
@@ -70,6 +72,7 @@ pub static ZFS: FileSystem = FileSystem {
         tool("zdb", "zfsutils-linux"),
     ],
     kernel_name: Some("zfs"),
+    recipe: Some(&RECIPE),
     guests_only: Some(
         "a pool of the kernel outlives a trial that is killed, so OpenZFS is compared in guests",
     ),
@@ -99,7 +102,52 @@ fn begin(stage: Stage, in_kernel: bool) -> Box<dyn Instance> {
 }
 
 /// Where a guest has the tools of OpenZFS: zfs-fuse's have the same names.
-pub const ZFS_TOOLS: &str = "/usr/lib/openzfs";
+const ZFS_TOOLS: &str = "/usr/lib/openzfs";
+
+/// OpenZFS as Debian has it, in its component contrib for the licence's sake: the source of its DKMS
+/// package, and its tools.
+static RECIPE: Recipe = Recipe::of_packages("zfs", build);
+
+fn build(site: &mut Site<'_>) -> Result<(), Error> {
+    let (own, common) = site.headers()?;
+    let contrib = site.component("contrib")?;
+    site.add("zfs-dkms", None, &contrib)?;
+    let tools = site.add("zfsutils-linux", None, &contrib)?;
+    let is_library = |name: &str| name.starts_with("lib") && name.ends_with("linux");
+    for one in site.dependencies(&tools)?.iter().filter(|one| is_library(&one.name)) {
+        site.add(&one.name, one.version.as_deref(), &contrib)?;
+    }
+    let sources = site.root().join("usr/src");
+    let source = site.names(&sources).into_iter().find(|name| name.starts_with("zfs-"));
+    let source = sources.join(source.unwrap_or_default());
+    // As its dkms.conf has it.
+    let (common, own) = (common.display(), own.display());
+    let (linux, objects) = (format!("--with-linux={common}"), format!("--with-linux-obj={own}"));
+    let configure =
+        ["sh", "./configure", "--prefix=/usr", "--with-config=kernel", &linux, &objects];
+    site.run(&configure, &source)?;
+    site.make(&[], &source)?;
+    site.take_modules(&source.join("module"))?;
+    for directory in ["sbin", "usr/sbin"] {
+        for name in ["zpool", "zfs", "zdb"] {
+            let path = site.root().join(directory).join(name);
+            if path.exists() {
+                site.take(&path, ZFS_TOOLS)?;
+            }
+        }
+    }
+    for directory in ["lib/x86_64-linux-gnu", LIBRARIES] {
+        let directory = site.root().join(directory);
+        // The name by which programs ask for one is a link.
+        for name in site.names(&directory) {
+            let path = directory.join(name);
+            if path.is_symlink() && path.is_file() {
+                site.take(&path, LIBRARIES)?;
+            }
+        }
+    }
+    Ok(())
+}
 
 struct ZfsInstance {
     stage: Stage,

@@ -1,0 +1,17 @@
+//! The layer that keeps every write in memory.
+
+use crash::Recorder;
+use rustix::fs::{MemfdFlags, memfd_create};
+
+use super::{Layer, no_words};
+
+pub(super) static LAYER: Layer = Layer {
+    name: "record",
+    notation: "record (keeps every write in memory, as the recorder of 'kurabe crash' does)",
+    read: |words| {
+        no_words(words)?;
+        let data = memfd_create("recording", MemfdFlags::CLOEXEC)
+            .map_err(|error| format!("there is no memory for it ({error})"))?;
+        Ok(Box::new(|below| Box::new(Recorder::new(below, data.into()))))
+    },
+};
