@@ -20,6 +20,7 @@ pub mod report;
 mod run;
 pub mod store;
 pub mod stream;
+mod sys;
 mod token;
 pub mod volume;
 

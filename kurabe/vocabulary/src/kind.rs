@@ -169,6 +169,11 @@ pub trait Generator {
         None
     }
 
+    /// Why it cannot work there, although loads of its kind can.
+    fn why_not_on(&self, _ground: Ground) -> Option<String> {
+        None
+    }
+
     /// The name of a job of it that trims the device on which it works, which no file system takes, and a device only
     /// where the study lets blocks be discarded.
     fn trims(&self) -> Option<String> {

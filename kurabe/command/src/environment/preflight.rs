@@ -128,6 +128,10 @@ fn workload_problems(
     for contender in &study.contenders {
         let access = filesystem::by_name(contender.file_system()).map(|f| f.access);
         let Some(ground) = access.and_then(ground_of) else { continue };
+        let why_not = KINDS.open(&workload.load).ok().and_then(|load| load.why_not_on(ground));
+        if let Some(why) = why_not {
+            problems.push(format!("workload '{name}': contender '{}': {why}", contender.label));
+        }
         if !KINDS.works_on(&workload.load, ground) {
             let others = KINDS.named_on(ground).join(" or ");
             problems.push(format!(

@@ -54,7 +54,7 @@ pub(super) const KIND: Kind = Kind::of::<ObjectsLoad>(
         Key::option(
             "store",
             Form::Text("NAME"),
-            "Store: lump, cannyls, files or null [default: lump].",
+            "Store: lump, cannyls, files, rocksdb, redb, fjall or null [default: lump].",
         ),
         Key::option("scale", Form::Decimal("FACTOR"), "Factor on the counts, such as 0.02."),
         Key::option("verify", Form::Switch, "Check the contents of every object."),
@@ -158,9 +158,24 @@ impl Generator for ObjectsLoad {
         Ok(())
     }
 
-    /// Refuses an unknown store and a program that is too large for the device.
+    /// The library of the store.
+    fn missing(&self) -> Vec<String> {
+        store::kind(&self.store).ok().and_then(|kind| (kind.missing)()).into_iter().collect()
+    }
+
+    /// A store that needs a file system.
+    fn why_not_on(&self, _: Ground) -> Option<String> {
+        let kind = store::kind(&self.store).ok()?;
+        (!kind.takes_device).then(|| store::needs_file_system(kind.name))
+    }
+
+    /// Refuses an unknown store, one whose library is missing, and a program that is too large for
+    /// the device.
     fn check(&self, capacity: Option<&Capacity>) -> Result<(), String> {
         let kind = store::kind(&self.store).map_err(|error| error.to_string())?;
+        if let Some(missing) = (kind.missing)() {
+            return Err(missing);
+        }
         if self.verify && !kind.keeps_contents {
             return Err(format!(
                 "the store '{}' keeps nothing, so nothing can be verified",
@@ -507,6 +522,14 @@ mod tests {
         let pieces = joined(&[extent(0, 100, 10), extent(10, 110, 5), extent(15, 50, 5)]);
         assert_eq!(pieces, [extent(0, 100, 15), extent(15, 50, 5)]);
         assert_eq!(joined(&[]), []);
+    }
+
+    #[test]
+    fn the_help_names_every_store() {
+        let help = KIND.key("store").unwrap().help;
+        for name in store::names() {
+            assert!(help.contains(name), "{name}: {help}");
+        }
     }
 
     #[test]

@@ -518,7 +518,7 @@ fn what_cannot_work_is_refused_before_anything_is_touched() {
     let told = refusal("Command { New(1K); }", &plain, "canyls");
     assert!(told.contains("did you mean 'cannyls'?"), "{told}");
     let told = refusal("Command { New(1K); }", &plain, "files");
-    assert!(told.contains("needs a file system"), "{told}");
+    assert!(told.contains("needs a mounted file system"), "{told}");
 }
 
 #[test]

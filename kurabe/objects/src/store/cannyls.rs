@@ -37,6 +37,7 @@ pub(super) const KIND: StoreKind = StoreKind {
     takes_device: true,
     keeps_contents: true,
     object_bytes_max: LumpData::MAX_SIZE as u64,
+    missing: || None,
     space,
     create,
     open,

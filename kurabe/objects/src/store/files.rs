@@ -23,6 +23,7 @@ pub(super) const KIND: StoreKind = StoreKind {
     takes_device: false,
     keeps_contents: true,
     object_bytes_max: i64::MAX as u64,
+    missing: || None,
     space,
     create,
     open,
@@ -74,16 +75,11 @@ struct FilesSession {
 
 impl Files {
     fn at(place: &Place, options: &StoreOptions) -> Result<Files, StoreError> {
-        match place {
-            Place::Directory(root) => Ok(Files {
-                root: root.clone(),
-                sync_every_put: options.sync_every_put,
-                whole_sync: options.whole_sync.clone(),
-            }),
-            Place::Device(_) | Place::Open(_) => Err(StoreError::Refused(
-                "the store `files` needs a file system; a raw device has none".to_owned(),
-            )),
-        }
+        Ok(Files {
+            root: super::directory(place, KIND.name)?.to_owned(),
+            sync_every_put: options.sync_every_put,
+            whole_sync: options.whole_sync.clone(),
+        })
     }
 
     fn directory(&self, key: u64) -> PathBuf {

@@ -20,6 +20,7 @@ pub(super) const KIND: StoreKind = StoreKind {
     takes_device: true,
     keeps_contents: true,
     object_bytes_max: ::lump::layout::VALUE_BYTES_MAX,
+    missing: || None,
     space,
     create,
     open,

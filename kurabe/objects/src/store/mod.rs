@@ -21,8 +21,13 @@ use measure::durable::WholeSync;
 #[cfg(feature = "cannyls")]
 mod cannyls;
 mod files;
+#[cfg(feature = "fjall")]
+mod fjall;
 mod lump;
 mod null;
+#[cfg(feature = "redb")]
+mod redb;
+mod rocksdb;
 
 /// A store that is open.
 pub trait Store: Send + Sync {
@@ -129,6 +134,8 @@ pub struct StoreKind {
     pub keeps_contents: bool,
     /// Greatest size of an object, in bytes.
     pub object_bytes_max: u64,
+    /// What this machine lacks for it, with the next step.
+    pub missing: fn() -> Option<String>,
     /// Space that it needs for this demand, in bytes.
     pub space: fn(&StoreOptions, &Demand) -> Space,
     /// Makes an empty store.
@@ -153,16 +160,55 @@ pub static STORES: &[StoreKind] = &[
     #[cfg(feature = "cannyls")]
     cannyls::KIND,
     files::KIND,
+    #[cfg(feature = "fjall")]
+    fjall::KIND,
     lump::KIND,
     null::KIND,
+    #[cfg(feature = "redb")]
+    redb::KIND,
+    rocksdb::KIND,
 ];
+
+/// The names of all stores.
+pub fn names() -> Vec<&'static str> {
+    STORES.iter().map(|kind| kind.name).collect()
+}
 
 /// The kind of this name.
 pub fn kind(name: &str) -> Result<&'static StoreKind, StoreError> {
-    STORES.iter().find(|kind| kind.name == name).ok_or_else(|| {
-        let names: Vec<&str> = STORES.iter().map(|kind| kind.name).collect();
-        StoreError::Refused(unknown("store is called", name, &names))
-    })
+    STORES
+        .iter()
+        .find(|kind| kind.name == name)
+        .ok_or_else(|| StoreError::Refused(unknown("store is called", name, &names())))
+}
+
+/// The directory of a store that needs a file system.
+fn directory<'a>(place: &'a Place, name: &str) -> Result<&'a Path, StoreError> {
+    match place {
+        Place::Directory(directory) => Ok(directory),
+        Place::Device(_) | Place::Open(_) => Err(StoreError::Refused(needs_file_system(name))),
+    }
+}
+
+/// The rule for a store that cannot lie on a device.
+pub fn needs_file_system(name: &str) -> String {
+    format!(
+        "the store '{name}' keeps several files or lets one grow, so it needs a mounted file system, as in '{name} over ext4'"
+    )
+}
+
+/// Memory in which the engines with a log-structured tree and redb keep what they have read, in
+/// bytes: what RocksDB takes by itself.
+#[cfg(any(feature = "fjall", feature = "redb"))]
+const CACHE_BYTES: u64 = 8 << 20;
+
+/// What an engine that writes every object to a log and again to its tables, and drops old
+/// versions later, needs: three times the objects, and room for its logs.
+fn engine_space(_: &StoreOptions, demand: &Demand) -> Space {
+    const LOGS_BYTES: u64 = 256 << 20;
+    let rows_bytes = demand.bytes.saturating_add(demand.objects.saturating_mul(256));
+    let comfortable_bytes = rows_bytes.saturating_mul(3).saturating_add(LOGS_BYTES);
+    Space { least_bytes: demand.bytes, comfortable_bytes, journal_bytes: 0 }
 }
 
 /// Why a store did not do what it was asked.

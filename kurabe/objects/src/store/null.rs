@@ -10,6 +10,7 @@ pub(super) const KIND: StoreKind = StoreKind {
     takes_device: true,
     keeps_contents: false,
     object_bytes_max: u64::MAX,
+    missing: || None,
     space: |_: &StoreOptions, _: &Demand| Space::default(),
     create: open,
     open,

@@ -1,0 +1,111 @@
+//! RocksDB with blob files, by the shared library of the system, which is opened at run time.
+//!
+//! Without `sync_every_put` every put and delete is in the log's file when it returns, not yet on
+//! the device: it survives a kill. What it reads and compacts goes past the page cache where the
+//! file system takes that, as with CannyLS and lump.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use super::{Place, Session, Store, StoreError, StoreKind, StoreOptions, directory};
+use crate::sys::rocksdb::{Database, Found, missing};
+
+pub(super) const KIND: StoreKind = StoreKind {
+    name: "rocksdb",
+    takes_device: false,
+    keeps_contents: true,
+    object_bytes_max: u32::MAX as u64,
+    missing,
+    space: super::engine_space,
+    create: open,
+    open,
+};
+
+fn open(place: &Place, options: &StoreOptions) -> Result<Box<dyn Store>, StoreError> {
+    let directory = directory(place, KIND.name)?.join("rocksdb");
+    if let Some(missing) = missing() {
+        return Err(StoreError::Refused(missing));
+    }
+    // Where the file system takes no direct I/O, RocksDB refuses to open.
+    let (database, direct) = match Database::open(&directory, true) {
+        Err(words) if words.contains("Direct I/O") => (Database::open(&directory, false), false),
+        opened => (opened, true),
+    };
+    let database = database.map_err(failure)?;
+    Ok(Box::new(Rocks { database, direct, sync_every_put: options.sync_every_put }))
+}
+
+fn failure(words: String) -> StoreError {
+    if words.contains("No space") { StoreError::Full(words) } else { StoreError::Failed(words) }
+}
+
+struct Rocks {
+    database: Database,
+    direct: bool,
+    sync_every_put: bool,
+}
+
+struct RocksSession<'a> {
+    store: &'a Rocks,
+    prepared: Vec<u8>,
+    found: Option<Found<'a>>,
+}
+
+impl Store for Rocks {
+    fn session(&self) -> Result<Box<dyn Session + '_>, StoreError> {
+        Ok(Box::new(RocksSession { store: self, prepared: Vec::new(), found: None }))
+    }
+
+    fn sync(&self) -> Result<(), StoreError> {
+        self.database.sync().map_err(failure)
+    }
+
+    fn keys(&self) -> Result<Vec<u64>, StoreError> {
+        let mut keys = self.database.keys(0..u64::MAX).map_err(failure)?;
+        let is_last = self.database.get(u64::MAX).map_err(failure)?.is_some();
+        keys.extend(is_last.then_some(u64::MAX));
+        Ok(keys)
+    }
+
+    fn facts(&self) -> BTreeMap<String, String> {
+        BTreeMap::from([
+            ("direct".to_owned(), self.direct.to_string()),
+            ("sync_every_put".to_owned(), self.sync_every_put.to_string()),
+        ])
+    }
+}
+
+impl Session for RocksSession<'_> {
+    fn prepare(&mut self, size_bytes: usize, _: bool) -> Result<&mut [u8], StoreError> {
+        self.prepared.resize(size_bytes, 0);
+        Ok(&mut self.prepared)
+    }
+
+    fn put(&mut self, key: u64) -> Result<(), StoreError> {
+        self.store.database.put(key, &self.prepared, self.store.sync_every_put).map_err(failure)
+    }
+
+    fn get(&mut self, key: u64) -> Result<Option<&[u8]>, StoreError> {
+        self.found = self.store.database.get(key).map_err(failure)?;
+        Ok(self.found.as_ref().map(Found::bytes))
+    }
+
+    fn delete(&mut self, key: u64) -> Result<bool, StoreError> {
+        let is_there = self.store.database.get(key).map_err(failure)?.is_some();
+        if is_there {
+            self.store.database.delete(key, self.store.sync_every_put).map_err(failure)?;
+        }
+        Ok(is_there)
+    }
+
+    fn delete_range(&mut self, keys: Range<u64>) -> Result<u64, StoreError> {
+        let keys = self.store.database.keys(keys).map_err(failure)?;
+        for key in &keys {
+            self.store.database.delete(*key, false).map_err(failure)?;
+        }
+        if self.store.sync_every_put {
+            self.store.database.sync().map_err(failure)?;
+        }
+        Ok(keys.len() as u64)
+    }
+}
