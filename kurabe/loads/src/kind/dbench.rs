@@ -37,7 +37,7 @@ pub(super) const KIND: Kind = Kind::of::<DbenchLoad>(
         Key::load(
             "dbench",
             Form::Whole("CLIENTS"),
-            "Run the installed dbench with so many clients.",
+            "Run the installed dbench with this number of clients.",
         ),
         TIME,
     ],
