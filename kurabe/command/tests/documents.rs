@@ -9,7 +9,7 @@ use workspace::root;
 mod workspace;
 
 /// The words that the guide may have: what a reader must read, without reference and evidence.
-const GUIDE_WORDS_MAX: usize = 20_000;
+const GUIDE_WORDS_MAX: usize = 15_000;
 
 /// The documents, by their paths from the root: all Markdown that git would carry, but the list of changes.
 fn documents() -> Vec<(String, String)> {
