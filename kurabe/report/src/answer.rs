@@ -97,8 +97,8 @@ fn pictures(source: &Source) -> Vec<Block> {
 
 /// The pictures of a load that belong to its ranking.
 pub fn pictures_of(view: &View<'_>) -> Vec<Block> {
-    let charts = runs::of_load(view).into_iter().chain(benefit::of_load(view));
-    let mut blocks = Block::charts(charts.chain(power_cuts::timelines(view)));
+    let charts = power_cuts::of_load(view).into_iter().chain(runs::of_load(view));
+    let mut blocks = Block::charts(charts.chain(benefit::of_load(view)));
     blocks.extend(maps(view));
     blocks
 }

@@ -73,6 +73,7 @@ pub fn of_workload(view: &View<'_>) -> Vec<Chart> {
     let mut charts = Vec::new();
     charts.extend(runs::of_load(view));
     charts.extend(benefit::of_load(view));
+    charts.extend(power_cuts::of_load(view));
     charts.extend(power_cuts::timelines(view));
     charts.extend(ratio::against_baseline(view));
     charts.extend(ratio::every_metric(view));

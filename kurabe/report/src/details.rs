@@ -48,6 +48,7 @@ fn workload(view: &View<'_>, several: bool) -> Vec<Block> {
     notes.extend(findings(workload).into_iter().map(Block::Note));
     fold("Notes", notes);
     fold("Checks", checks::blocks(workload));
+    fold("Power cuts, over time", Block::charts(charts::power_cuts::timelines(view)));
     fold("What it cost, in the run and its sync", cost(view));
     let ratios = ratio::against_baseline(view).into_iter().chain(ratio::every_metric(view));
     let summary = format!("Compared with {}", plan.baseline_label());

@@ -162,6 +162,8 @@ fn class_of(tone: Tone) -> Option<&'static str> {
 
 /// Tables of so many columns are too wide for a phone.
 const STACKED_COLUMNS_MIN: usize = 4;
+/// Words of more characters than these are broken into lines.
+const ONE_LINE_MAX: usize = 28;
 /// Tables of more cells than these are scrolled there instead.
 const STACKED_CELLS_MAX: usize = 150;
 
@@ -191,8 +193,14 @@ pub fn table(table: &Table, caption: &str) -> String {
     for row in &table.rows {
         out.push_str("<tr>");
         for (column, cell) in row.iter().enumerate() {
-            let class =
-                class_of(cell.tone).map(|name| format!(" class=\"{name}\"")).unwrap_or_default();
+            let is_long = cell.value.is_none() && cell.text.chars().count() > ONE_LINE_MAX;
+            let names = [class_of(cell.tone), is_long.then_some("long")];
+            let names: Vec<&str> = names.into_iter().flatten().collect();
+            let class = if names.is_empty() {
+                String::new()
+            } else {
+                format!(" class=\"{}\"", names.join(" "))
+            };
             let text = escape(&cell.text);
             let content = match cell.value {
                 Some(value) => {

@@ -107,7 +107,7 @@ fn masthead(source: &Source) -> Vec<Block> {
     let mut row = |name: &str, text: Option<String>| {
         rows.extend(text.map(|text| (name.to_string(), text)));
     };
-    row("Command", environment::first_command(source));
+    row("Command", environment::first_command(source).map(|line| without_place(&line)));
     row("Device", Some(device_text(&source.plan)));
     row("Kernel", kernels(&sessions(source)));
     row("Guest", guests(source));
@@ -125,6 +125,17 @@ fn masthead(source: &Source) -> Vec<Block> {
     let damage = source.damage.iter();
     blocks.extend(damage.map(|damage| Block::Warning(format!("could not be read: {damage}"))));
     blocks
+}
+
+/// A command line whose program is named without its directories, which tell a reader nothing.
+fn without_place(line: &str) -> String {
+    let (program, rest) =
+        line.split_once(' ').map_or((line, None), |(one, rest)| (one, Some(rest)));
+    let name = match program.rsplit_once('/') {
+        Some((_, name)) if !program.contains(['\'', '"']) => name,
+        _ => program,
+    };
+    rest.map_or(name.into(), |rest| format!("{name} {rest}"))
 }
 
 /// The guests that trials ran in, each with its kernel and whether its processor was emulated.

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use report::charts::power_cuts::{self, Cuts};
 use report::document::Block;
 use report::table::{Cell, Table, Tone};
 use report::text::{clock, date};
@@ -152,16 +153,28 @@ pub fn document(path: &Path) -> Result<Vec<Block>, Failure> {
     let labels: Vec<&str> =
         result.contenders.iter().map(|judged| judged.contender.label.as_str()).collect();
     let title = format!("{} after a power failure", labels.join(", "));
-    let mut blocks = vec![Block::heading(1, "", title), verdicts(&result)];
-    blocks.push(Block::Text(asked_text(&result)));
+    let mut blocks = vec![Block::heading(1, "", title)];
     if let Some(Made { started_unix_ns, kernel, kurabe_version, command_line }) = &result.made {
-        let (date, clock) = (date(*started_unix_ns), clock(*started_unix_ns));
-        blocks.push(Block::Text(format!(
-            "{date} {clock} UTC, Linux {kernel}, kurabe {kurabe_version}."
-        )));
         let words: Vec<_> = command_line.iter().map(|word| pasted(word)).collect();
-        blocks.push(Block::Code(words.join(" ")));
+        let (date, clock) = (date(*started_unix_ns), clock(*started_unix_ns));
+        let rows = [
+            ("Command", words.join(" ")),
+            (
+                "Device",
+                format!("a disk of {} in memory", lab::quantity::size_text(result.size_bytes)),
+            ),
+            (
+                "Kernel",
+                format!("Linux {}", kernel.split(char::is_whitespace).next().unwrap_or(kernel)),
+            ),
+            ("Date", format!("{date} {clock} UTC, kurabe {kurabe_version}")),
+        ];
+        let rows = rows.into_iter().map(|(name, text)| (name.to_string(), text)).collect();
+        blocks.push(Block::table("What was tried, and when", Table::pairs(rows)));
     }
+    blocks.push(verdicts(&result));
+    blocks.extend(Block::charts(power_cuts::verdicts("power-cuts".into(), &cuts(&result))));
+    blocks.push(Block::Text(asked_text(&result)));
     let mut cases = 0;
     for (number, judged) in result.contenders.iter().enumerate() {
         let label = &judged.contender.label;
@@ -182,6 +195,20 @@ fn asked_text(result: &CrashResult) -> String {
     };
     let size = lab::quantity::size_text(result.size_bytes);
     format!("A disk of {size} in memory, {asked}; seed {}.", result.seed)
+}
+
+/// What the strip of verdicts is drawn of.
+fn cuts(result: &CrashResult) -> Vec<Cuts> {
+    let judged = result.contenders.iter();
+    let judged = judged.filter_map(|one| Some((&one.contender.label, one.outcome.as_ref().ok()?)));
+    let cuts = judged.map(|(label, report)| Cuts {
+        label: label.clone(),
+        tried: report.states.tried as u64,
+        violated: report.states.violated() as u64,
+        control_tried: report.control.tried as u64,
+        control_violated: report.control.violated() as u64,
+    });
+    cuts.collect()
 }
 
 /// A row for each contender.

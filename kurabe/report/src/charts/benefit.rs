@@ -10,9 +10,7 @@ use crate::source::Source;
 use crate::table::{Cell, Table};
 use crate::{tables, text};
 
-/// Quantities that differ by no more than the first factor are no choice between contenders; by more than the
-/// second, they are one for sure.
-const ALIKE: f64 = 1.02;
+/// Quantities that differ by no more than this factor are no choice between contenders.
 const APART: f64 = 1.1;
 /// Bytes that are too few to choose by.
 const FEW_BYTES: f64 = 1_048_576.0;
@@ -70,8 +68,7 @@ impl Paid {
 fn paid(view: &View<'_>) -> Option<Paid> {
     let (_, unit) = view.primary()?;
     let written = if unit.more_is_better() { AMPLIFICATION } else { WRITTEN };
-    let differs = |factor| [written, SPACE].into_iter().find(|paid| paid.spread(view) > factor);
-    differs(APART).or(differs(ALIKE))
+    [written, SPACE].into_iter().find(|paid| paid.spread(view) > APART)
 }
 
 /// The picture of a load: a symbol for each contender.
