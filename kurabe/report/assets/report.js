@@ -205,6 +205,19 @@
       if (wanted.x[1] - wanted.x[0] > NARROWEST && wanted.y[1] - wanted.y[0] > NARROWEST) show(wanted);
     }
 
+    // With Ctrl alone, as maps have it: without, the wheel moves the page.
+    area.addEventListener("wheel", (event) => {
+      if (!event.ctrlKey) return;
+      event.preventDefault();
+      const [x, y, width, height] = at(event), factor = event.deltaY < 0 ? 0.8 : 1.25;
+      const around = ([from, to], share) => {
+        const size = Math.min(1, (to - from) * factor), low = from + share * (to - from - size);
+        return [0, size].map((add) => Math.max(0, Math.min(low, 1 - size)) + add);
+      };
+      const wanted = { x: around(shown.x, x / width), y: rows ? shown.y : around(shown.y, y / height) };
+      if (wanted.x[1] - wanted.x[0] > NARROWEST) show(wanted);
+    }, { passive: false });
+
     area.addEventListener("keydown", (event) => {
       const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
       const mark = known()[chosen];

@@ -8,9 +8,14 @@ use crate::source::Source;
 use crate::table::{Cell, Table};
 use crate::{tables, text};
 
-/// The costs of a workload, and what else was compared besides its metrics: one row a cost, one column
-/// a contender, the best first; medians over the trials, and the ratio to the baseline's. A cost that
-/// nobody has is left out.
+/// Fewer bytes than these are a matter of a few blocks of metadata: they are shown, and no verdict on them.
+const FEW_BYTES: f64 = 1_048_576.0;
+/// Names of what is compared of a run together with its unmount.
+const TIME_UNMOUNTED: &str = "time until unmounted";
+const BYTES_UNMOUNTED: &str = "bytes until unmounted";
+
+/// The costs of a workload: one row a cost, one column a contender, the best first; medians over the trials, and the
+/// ratio to the baseline's. A cost that nobody has is left out. Percentiles of latencies are in [`tables::latencies`].
 pub fn table(source: &Source, workload: &WorkloadAnalysis) -> Table {
     let ranked = tables::ranked(workload);
     let records = source.completed(&workload.workload);
@@ -18,10 +23,20 @@ pub fn table(source: &Source, workload: &WorkloadAnalysis) -> Table {
         let place = workload.contenders.iter().position(|other| other.label == contender.label)?;
         flushes_per_operation(&records[place])
     };
+    let all = &workload.exploratory;
+    let is_compared = |metric: &str| all.iter().any(|one| one.metric == metric);
+    // Run, sync and unmount, where an unmount is of one run.
+    let until_unmounted = |metric: &str,
+                           contender: &ContenderAnalysis,
+                           of: fn(&Record) -> Option<f64>| {
+        let same = |other: &ContenderAnalysis| other.label == contender.label;
+        let place = workload.contenders.iter().position(same).filter(|_| is_compared(metric))?;
+        median(records[place].iter().filter_map(|record| of(record)))
+    };
     let amplification = |value: f64| format!("{value:.2}");
     type Words = fn(f64) -> String;
     type Value<'a> = &'a dyn Fn(&ContenderAnalysis) -> Option<f64>;
-    let rows: [(&str, &str, Words, Value<'_>); 11] = [
+    let rows: [(&str, &str, Words, Value<'_>); 13] = [
         ("CPU time of the load", "CPU time", text::time, &|c| c.cost.command_cpu_ns),
         ("CPU time of the whole machine", "", text::time, &|c| c.cost.machine_cpu_ns),
         ("memory of its largest process", "", text::bytes, &|c| c.cost.memory_bytes_max),
@@ -33,45 +48,39 @@ pub fn table(source: &Source, workload: &WorkloadAnalysis) -> Table {
         ("written by the load", "", text::bytes, &|c| c.cost.command_written_bytes),
         ("write amplification", "", amplification, &|c| c.cost.write_amplification),
         ("space taken", "space", text::bytes, &|c| c.cost.space_taken_bytes),
+        (TIME_UNMOUNTED, TIME_UNMOUNTED, text::time, &|c| {
+            until_unmounted(TIME_UNMOUNTED, c, |record| {
+                Some((record.time_ns()? + record.phase(Phase::Unmount)?.elapsed_ns) as f64)
+            })
+        }),
+        (BYTES_UNMOUNTED, BYTES_UNMOUNTED, text::bytes, &|c| {
+            until_unmounted(BYTES_UNMOUNTED, c, |record| {
+                let unmount = record.phase(Phase::Unmount)?.device.as_ref()?.written_bytes;
+                Some((record.run_device()?.written_bytes + unmount) as f64)
+            })
+        }),
     ];
     let mut heads = vec!["median of the trials".to_string()];
     heads.extend(ranked.iter().map(|contender| contender.label.clone()));
     let mut table = Table { heads, rows: Vec::new() };
-    let all = &workload.exploratory;
     let compared = |metric: &str, contender: &ContenderAnalysis| {
         all.iter().find(|one| one.metric == metric && one.contender == contender.label)
     };
     for (name, metric, words, value) in rows {
+        let least = if metric.starts_with("bytes ") { FEW_BYTES } else { 0.0 };
+        let is_few = ranked.iter().filter_map(|one| value(one)).all(|value| value < least);
         let cells: Vec<Cell> = ranked
             .iter()
             .map(|contender| match (value(contender), compared(metric, contender)) {
-                (Some(value), Some(one)) => tables::against(words(value), one).valued(Some(value)),
+                (Some(value), Some(one)) if !is_few => {
+                    tables::against(words(value), one).valued(Some(value))
+                }
                 (value, _) => Cell::maybe(value, words),
             })
             .collect();
         // An amplification of 1.00 for everybody tells nothing.
         let is_told = |cell: &Cell| cell.value.is_some() && cell.text != "1.00";
         if cells.iter().any(is_told) {
-            table.rows.push(std::iter::once(Cell::from(name)).chain(cells).collect());
-        }
-    }
-    // The values of the others stand elsewhere, or are sums of what stands elsewhere.
-    let is_shown = |name: &&str| {
-        rows.iter().all(|row| row.1 != *name)
-            && (workload.contenders.iter()).all(|one| {
-                one.latencies.len() <= tables::LATENCY_KINDS_MAX || !name.contains(" of ")
-            })
-    };
-    let names = text::distinct(all.iter().map(|one| one.metric.as_str()));
-    for name in names.into_iter().filter(is_shown) {
-        let cells = ranked.iter().map(|contender| match compared(name, contender) {
-            Some(one) => tables::against(String::new(), one),
-            None if all.iter().any(|one| one.baseline == contender.label) => "1".into(),
-            None => "-".into(),
-        });
-        let cells: Vec<Cell> = cells.collect();
-        let is_one = |cell: &Cell| ["1", "-", "×1.000 ="].contains(&cell.text.as_str());
-        if !cells.iter().all(is_one) {
             table.rows.push(std::iter::once(Cell::from(name)).chain(cells).collect());
         }
     }

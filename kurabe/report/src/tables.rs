@@ -229,9 +229,12 @@ pub fn latencies(workload: &WorkloadAnalysis, plan: &Plan) -> Table {
             ];
             row.extend(QUANTILES.map(|quantile| {
                 if latency.quantiles_ns.is_empty() {
-                    "-".into()
-                } else {
-                    time(latency.at(quantile))
+                    return "-".into();
+                }
+                let value = text::time(latency.at(quantile) as f64);
+                match percentile_compared(workload, contender, kind, quantile) {
+                    Some(one) => against(value, one),
+                    None => value.into(),
                 }
             }));
             row.extend([time(latency.max_ns), rate.into()]);
@@ -239,6 +242,18 @@ pub fn latencies(workload: &WorkloadAnalysis, plan: &Plan) -> Table {
         }
     }
     table
+}
+
+/// What was compared of a percentile; None for those that are not compared.
+fn percentile_compared<'a>(
+    workload: &'a WorkloadAnalysis,
+    contender: &ContenderAnalysis,
+    kind: &str,
+    quantile: f64,
+) -> Option<&'a Comparison> {
+    let metric = format!("p{} of {kind}", quantile * 100.0);
+    let mut all = workload.exploratory.iter();
+    all.find(|one| one.metric == metric && one.contender == contender.label)
 }
 
 /// A kind of operation, for a reader: kurabe's own have `_` for a blank, and the name before a colon is the

@@ -180,10 +180,12 @@ fn a_chart_tells_its_points_and_can_be_enlarged() {
         const said = () => plot.querySelector('.status').textContent, back = plot.querySelector('.back');
         press('ArrowRight'); const first = said(); press('ArrowRight'); const second = said();
         press('+'); const zoomed = !back.hidden && plot.querySelector('.zoom').getAttribute('width') === '200%';
-        press('Escape');
-        return [first.length > 5, first !== second, zoomed, back.hidden].join(' '); })()";
+        press('Escape'); const whole = back.hidden;
+        const turn = (deltaY, ctrlKey) => area.dispatchEvent(new WheelEvent('wheel', { deltaY, ctrlKey, cancelable: true }));
+        turn(-1, false); const still = back.hidden; turn(-1, true); const near = !back.hidden; turn(1, true);
+        return [first.length > 5, first !== second, zoomed, whole, still, near, back.hidden].join(' '); })()";
     let seen = in_a_frame(&browser, place.path(), &html, 900, &keys.replace('\n', " "));
-    assert_eq!(seen, "true true true true");
+    assert_eq!(seen, "true true true true true true true");
 }
 
 /// Whether each button of this name in a legend is pressed.

@@ -474,13 +474,32 @@ fn what_is_compared_besides_the_metrics_stands_with_the_costs() {
     for row in [
         "| flushes of the device | 3 | 6 ×2.00 - | 3 ×1.000 = |",
         "| CPU time of the load | 3.000 ms | 3.000 ms ×1.000 = | 3.000 ms ×1.000 = |",
-        "| time until unmounted | 1 | ×1.",
+        "| time until unmounted | 927.7 ms | 1.175 s ×1.2",
     ] {
         assert!(text.contains(row), "{row}\n{text}");
     }
     assert_eq!(text.matches("a correction of their own").count(), 1, "{text}");
-    // A row that says of all that they are the same, in no unit, says nothing.
+    // Percentiles have their values, and a table of their own.
     assert!(!text.contains("p99 of Put"), "{text}");
+    let row = text.lines().find(|line| line.starts_with("| Put | xfs |")).unwrap_or(&text);
+    assert_eq!(row.matches('×').count(), 2, "the median and the 99th percentile: {row}");
+}
+
+#[test]
+fn a_few_blocks_that_were_read_are_shown_without_a_verdict() {
+    let of = |bytes: u64| {
+        let made = make(&study(&LABELS, &["true"], 5), |record| {
+            complete(record, time_ns(record, &LABELS));
+            let factor = if record.contender.label == "xfs" { 5 } else { 1 };
+            let run = record.phases.iter_mut().find(|entry| entry.phase == Phase::Run).unwrap();
+            run.device.as_mut().unwrap().read_bytes = bytes * factor;
+            true
+        });
+        let text = report::export::markdown(&Source::read(&made.directory()).unwrap());
+        text.lines().find(|line| line.starts_with("| read by the device")).unwrap().to_string()
+    };
+    assert_eq!(of(16 << 10), "| read by the device | 16.0 KiB | 80.0 KiB | 16.0 KiB |");
+    assert!(of(1 << 20).contains("5.00 MiB ×5.00 -"), "{}", of(1 << 20));
 }
 
 #[test]
