@@ -32,7 +32,7 @@ Keys are numbers of 128 bits in hexadecimal.
 Exit codes: 0 done; 1 failed, or damage was found; 2 wrong use, or refused before anything was \
 touched.";
 
-/// An object store on one disk that loses nothing.
+/// An object store on one disk, whose durable puts survive power failures.
 #[derive(Parser)]
 #[command(name = "lump", version, max_term_width = 100, after_help = EXAMPLES)]
 struct Cli {
@@ -44,33 +44,33 @@ struct Cli {
 enum Command {
     /// Make an empty store on a device or an image file.
     Create(CreateArguments),
-    /// Store a file under a key, in the place of any value before.
+    /// Store a file under a key, replacing any previous value.
     Put {
         /// Device or image.
         device: PathBuf,
         /// Key.
         #[arg(value_parser = key)]
         key: u128,
-        /// File to store; standard input unless given, as is `-`.
+        /// File to store; `-` is standard input. [default: standard input]
         source: Option<PathBuf>,
     },
-    /// Take a value out.
+    /// Copy a value out of the store.
     Get {
         /// Device or image.
         device: PathBuf,
         /// Key.
         #[arg(value_parser = key)]
         key: u128,
-        /// File to write; standard output unless given, as is `-`.
+        /// File to write; `-` is standard output. [default: standard output]
         destination: Option<PathBuf>,
-        /// Only these bytes: START-END, without END.
+        /// Only these bytes: START-END; END is not included.
         #[arg(short, long, value_parser = bytes)]
         range: Option<(u64, u64)>,
         /// Replace an existing file.
         #[arg(short, long)]
         force: bool,
     },
-    /// List keys, ascending.
+    /// List keys in ascending order.
     List {
         /// Device or image.
         device: PathBuf,
@@ -81,7 +81,7 @@ enum Command {
         #[arg(short, long)]
         long: bool,
     },
-    /// Delete values; the answer is how many there were.
+    /// Delete values, and print how many there were.
     Delete {
         /// Device or image.
         device: PathBuf,
@@ -93,15 +93,15 @@ enum Command {
     Stat {
         /// Device or image.
         device: PathBuf,
-        /// As text for Prometheus instead.
+        /// Print the text format of Prometheus instead.
         #[arg(short, long)]
         prometheus: bool,
     },
-    /// Judge everything that the device holds of a store; nothing is written.
+    /// Check all metadata and every value of a store. Writes nothing.
     Check {
         /// Device or image.
         device: PathBuf,
-        /// Also tell what any power cut may leave.
+        /// Also report what any power cut may leave behind.
         #[arg(short, long)]
         verbose: bool,
     },
@@ -109,36 +109,36 @@ enum Command {
     Scrub {
         /// Device or image.
         device: PathBuf,
-        /// Most bytes a second (k, M, G allowed).
+        /// At most this many bytes per second (k, M, G allowed).
         #[arg(short, long, value_parser = size)]
         rate: Option<u64>,
     },
-    /// Bring every value of a CannyLS storage (.lusf) over; the source is only read.
+    /// Copy every value of a CannyLS storage (.lusf) into the store. The source is only read.
     Import {
         /// Device or image with a store.
         device: PathBuf,
         /// File or device with the CannyLS storage.
         source: PathBuf,
-        /// Replace values that the store has under the same keys.
+        /// Replace values that the store already has under the same keys.
         #[arg(short, long)]
         force: bool,
-        /// Take a journal that is damaged up to the damage.
+        /// Accept a damaged journal, and read it up to the damage.
         #[arg(short, long)]
         partial: bool,
     },
-    /// Tell the device which space is free (TRIM); nothing happens where it cannot.
+    /// Tell the device which space is free (TRIM). Does nothing on a device without TRIM.
     Trim {
         /// Device or image.
         device: PathBuf,
-        /// Shortest piece (k, M allowed).
+        /// Shortest piece to discard (k, M allowed).
         #[arg(short, long, value_parser = size, default_value = "64k")]
         minimum: u64,
     },
-    /// Measure puts and gets with values of its own, which are deleted after.
+    /// Measure puts and gets with generated values, which are deleted afterwards.
     Bench(bench::BenchArguments),
     /// Write the man pages into a directory.
     Man {
-        /// The directory; it is made where it is missing.
+        /// The directory; it is created if missing.
         directory: PathBuf,
     },
     /// Print the completions of a shell.
@@ -150,21 +150,21 @@ enum Command {
 
 #[derive(Args)]
 struct CreateArguments {
-    /// Device or image; an image is made when --size is given.
+    /// Device or image; an image is created if --size is given.
     device: PathBuf,
-    /// Make the image with this size (k, M, G, T allowed).
+    /// Create the image with this size (k, M, G, T allowed).
     #[arg(short, long, value_parser = size)]
     size: Option<u64>,
-    /// Most objects that the store shall hold; one for each 4 KiB unless given.
+    /// Maximum number of objects. [default: one per 4 KiB]
     #[arg(short = 'N', long)]
     objects: Option<u64>,
-    /// Size of the journal (k, M allowed), 32k to 64M; a 64th of the store unless given.
+    /// Size of the journal, 32k to 64M (k, M allowed). [default: a 64th of the store]
     #[arg(short, long, value_parser = size)]
     journal: Option<u64>,
-    /// Allocation unit in bytes, 512 or 4096; the block size of the device unless given.
+    /// Allocation unit in bytes, 512 or 4096. [default: the device's block size]
     #[arg(short, long)]
     unit: Option<u32>,
-    /// Overwrite another store, file system or partition table, or an image that holds anything.
+    /// Overwrite another store, file system or partition table, or an image that is not empty.
     #[arg(short, long)]
     force: bool,
     /// Print nothing but errors.

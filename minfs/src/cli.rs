@@ -70,7 +70,7 @@ enum Command {
     /// Make a volume on a device or an image file.
     #[command(after_help = MKFS_NOTES)]
     Mkfs(MkfsArguments),
-    /// Check a volume; change nothing unless told to repair.
+    /// Check a volume; change nothing without --repair.
     #[command(after_help = FSCK_NOTES)]
     Fsck(FsckArguments),
     /// Mount a volume through FUSE; the command returns when the mount is ready.
@@ -146,7 +146,7 @@ enum Command {
         /// Device or image.
         device: PathBuf,
     },
-    /// Show where files lie on the device.
+    /// Show where files are on the device.
     Map {
         /// Device or image.
         device: PathBuf,

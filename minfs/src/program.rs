@@ -1,8 +1,8 @@
 //! The program `minfs`, also reached as `mkfs.minfs`, `fsck.minfs`, `mount.minfs`.
 //!
 //! Parses the command line, opens the device, calls the library and turns its answers into text
-//! and exit codes: those of mkfs(8), fsck(8) and mount(8) where the program stands in for their
-//! helpers. Knows nothing of the format. Another program can carry it.
+//! and exit codes: those of mkfs(8), fsck(8) and mount(8) where the program is used as their
+//! helper. Knows nothing of the format. Another program can carry it.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use crate::cli;
 
-/// Puts the subcommand that the program's name stands for before the arguments.
+/// Puts the subcommand that the program's name means before the arguments.
 fn normalized(mut arguments: Vec<OsString>) -> Vec<OsString> {
     let called = arguments.first().cloned().unwrap_or_default();
     let name = Path::new(&called).file_name().unwrap_or_default().to_string_lossy().into_owned();

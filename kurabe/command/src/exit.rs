@@ -25,11 +25,11 @@ pub const SIGNAL_BASE: u8 = 128;
 pub const HELP: &str = "\
 Exit codes:
   0    everything was carried out, and every gate holds
-  1    a trial failed, none was completed, or something could not be given back
-  2    wrong use, or refused; nothing was touched
+  1    a run failed, none was completed, or something could not be cleaned up
+  2    wrong usage, or refused; nothing was touched
   3    a gate fails, or a check was violated
   4    a gate is inconclusive, and none fails
-  129, 130, 143    stopped by SIGHUP, SIGINT (Ctrl-C), SIGTERM; everything was given back";
+  129, 130, 143    stopped by SIGHUP, SIGINT (Ctrl-C), SIGTERM; everything was cleaned up";
 
 /// What a study's records, and gates over them, come to: a failed trial, or nothing measured, goes
 /// before gates.

@@ -214,7 +214,6 @@ fn helps(program: &str, words: &[&str], found: &mut Vec<(String, String)>) {
 }
 
 #[test]
-#[ignore = "the help is being rewritten"]
 fn help_uses_no_rejected_phrase() {
     let phrases = phrases();
     let mut helped = Vec::new();

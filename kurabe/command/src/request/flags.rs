@@ -14,11 +14,11 @@ use serde::Serialize;
 use super::from_here;
 use super::load_flags::{LoadKeys, decimal, some, whole};
 
-/// Compare file systems under any load, with numbers that can be trusted.
+/// Compare file systems under a workload, with confidence intervals.
 ///
-/// For every contender and repetition: a fresh mkfs, mount, caches dropped, the load run in the
-/// mounted directory, sync, unmount and a read-only check; the contenders interleaved in random
-/// order; everything accounted at the block device; the times compared with intervals.
+/// In every round, kurabe makes each contender's file system, mounts it, drops the caches, runs the
+/// workload in it, syncs, unmounts and checks it. Contenders take part in random order. Costs are
+/// relative to the first contender, the baseline: 1.24 means 1.24 times the time.
 #[derive(Debug, Parser)]
 #[command(name = "kurabe", version, max_term_width = 100, arg_required_else_help = true)]
 #[command(after_help = crate::exit::HELP)]
@@ -26,7 +26,7 @@ pub struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub action: Action,
-    /// Believe files, directories and results of this user too. May be repeated.
+    /// Also trust files, directories and results of this user. May be repeated.
     #[arg(long, global = true, value_name = "USER")]
     pub trust: Vec<String>,
 }
@@ -34,42 +34,42 @@ pub struct Cli {
 /// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum Action {
-    /// Compare contenders under a command or another load.
+    /// Compare contenders under a command or another workload.
     Compare(Box<CompareArgs>),
-    /// Carry out a study file or a bundled study.
+    /// Run a study file or a bundled study.
     Run(Box<RunArgs>),
     /// List the bundled studies, or print the file of one.
     Studies {
-        /// The study to print; all are listed by default.
+        /// The study to print. [default: list all]
         name: Option<String>,
     },
-    /// Go on with an interrupted study, under the same plan.
+    /// Continue an interrupted study, with the same plan.
     Resume(ResumeArgs),
-    /// Show a result again: tables, an HTML page, pictures; or set several side by side.
+    /// Show a result again (tables, HTML page, pictures), or compare several results.
     Report(ReportArgs),
-    /// Cut the power at many instants, and see whether what a load acknowledged is still there.
+    /// Simulate power failures, and check whether what a workload acknowledged is still there.
     Crash(Box<CrashArgs>),
-    /// Ask file systems what they promise: small programs, each with power cuts.
+    /// Find out what file systems promise: small programs with simulated power failures.
     Promises(PromisesArgs),
-    /// Acknowledge, from within a load of 'kurabe crash', that something is durable.
+    /// Acknowledge, from within a workload of 'kurabe crash', that something is durable.
     Ack(AckArgs),
     /// Show what this machine can do, and what to install for the rest.
     Doctor,
     /// List the file systems that kurabe knows.
     #[command(name = "file-systems")]
     FileSystems,
-    /// Give back what a killed kurabe left behind (images, loop devices, directories).
+    /// Remove what a killed kurabe left behind (images, loop devices, directories).
     Clean {
-        /// Remove the images of guests too.
+        /// Also remove the images of guests.
         #[arg(long)]
         guests: bool,
     },
-    /// Build, list, remove and enter guests: other kernels under QEMU (docs/where.md).
+    /// Build, list, remove and enter guests: virtual machines with other kernels (docs/where.md).
     #[command(subcommand)]
     Guest(GuestAction),
     /// Write the man pages.
     Man {
-        /// Directory to write the pages to; the main page goes to the terminal by default.
+        /// Directory to write the pages to. [default: print the main page]
         directory: Option<PathBuf>,
     },
     /// Print the completions of a shell.
@@ -127,7 +127,7 @@ fn with_help() -> String {
     let recipes = trial::filesystem::supplies().recipes;
     let names: Vec<&str> = recipes.iter().map(|recipe| recipe.module).collect();
     format!(
-        "Build these modules for its kernel at once, and not when they are first needed: {}",
+        "Also build these modules for its kernel now, instead of when they are first needed: {}",
         names.join(", ")
     )
 }
@@ -137,10 +137,10 @@ fn with_help() -> String {
 pub enum GuestAction {
     /// Build the image of a guest: fetch its kernel, pack this machine's programs.
     Build {
-        /// debian (the newest kernel of the package source), linux-VERSION, or the path of a
+        /// debian (the newest kernel in the package source), linux-VERSION, or the path of a
         /// bzImage or kernel tree.
         guest: String,
-        /// Take the kernel's package from this directory; nothing is fetched.
+        /// Take the kernel's package from this directory instead of fetching it.
         #[arg(long, value_name = "DIR")]
         packages: Option<PathBuf>,
         #[arg(long, value_name = "MODULES", value_delimiter = ',', help = with_help())]
@@ -150,22 +150,22 @@ pub enum GuestAction {
     List,
     /// Remove a guest's image.
     Remove {
-        /// The guest, as it was built.
+        /// The guest, as it was named to build it.
         guest: String,
     },
-    /// Run a shell in a guest, without a disk; 'exit' ends it.
+    /// Run a shell in a guest without a disk; 'exit' ends it.
     Shell {
-        /// The guest; built when it is not there.
+        /// The guest; it is built first if it is missing.
         guest: String,
     },
 }
 
 const CRASH_EXAMPLES: &str = "\
-A line on the load's standard output, or 'kurabe ack WORDS' from anywhere in it, acknowledges that
-something is durable. The check gets two arguments, the mounted directory and a file with the
+Each line on the workload's standard output, or 'kurabe ack WORDS' from anywhere in it, acknowledges
+that something is durable. The check gets two arguments, the mounted directory and a file with the
 acknowledgements so far, and exits with 0 (ok), 1 (lost), 2 (corrupt) or 3 (unusable).
 
-Exit codes: 0 all held, 3 one is violated, 4 one is inconclusive, 1 one could not be judged.
+Exit codes: 0 all held, 3 one is violated, 4 one is inconclusive, 1 one could not be tested.
 
 Examples:
   sudo kurabe crash ext4 'nb: ext4 @ nobarrier' xfs --check ./check.sh -- ./my-database-load
@@ -178,38 +178,38 @@ pub struct CrashArgs {
     /// Contenders: [LABEL: ]FS [MKFS OPTIONS] [@ MOUNT OPTIONS] [over LAYER], one argument each.
     #[arg(value_name = "CONTENDER", required_unless_present = "replay")]
     pub contenders: Vec<String>,
-    /// The load, run once in the mounted directory. A single argument with spaces is a line for the shell.
+    /// The workload, run once in the mounted directory. A single argument with spaces is a line for the shell.
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,
-    /// The command that says whether what was acknowledged is there; it runs in this directory.
+    /// Command that checks whether what was acknowledged is there. It runs in the current directory.
     #[arg(long, value_name = "CMD")]
     pub check: Option<String>,
-    /// Run CMD in the mounted directory before the load; the power is not cut in it.
+    /// Run CMD in the mounted directory before the workload. The power is not cut during it.
     #[arg(short, long, value_name = "CMD")]
     pub setup: Option<String>,
-    /// States to try of each contender, and a quarter as many of the control.
+    /// Disk states to try for each contender; the self-test tries a quarter of that.
     #[arg(long, value_name = "N", default_value_t = 300, value_parser = some::<usize>)]
     pub states: usize,
-    /// The device by its size, such as mem:512M, loop:512M or 512M; the disk that is cut is in memory in any case.
+    /// Size of the device, such as 512M (mem:512M and loop:512M mean the same). The disk that loses power is always in memory.
     #[arg(long, visible_alias = "size", value_name = "DEVICE", default_value = "mem:512M")]
     pub device: String,
-    /// Seed of the states. [default: random, recorded]
+    /// Seed for choosing the states. [default: random, recorded]
     #[arg(long, value_name = "N", value_parser = whole::<u64>, allow_negative_numbers = true)]
     pub seed: Option<u64>,
-    /// Bound on the load.
+    /// Time limit for the workload.
     #[arg(long, value_name = "TIME", default_value = "5m")]
     pub timeout: String,
-    /// Bound on one check.
+    /// Time limit for one check.
     #[arg(long, value_name = "TIME", default_value = "30s")]
     pub check_timeout: String,
-    /// Run the checks of several states at the same time; for a check that uses no fixed port and writes to no file
-    /// outside of the mounted directory.
+    /// Run the checks of several states at the same time. Only for a check that uses no fixed port and writes to no
+    /// file outside the mounted directory.
     #[arg(long)]
     pub parallel_checks: bool,
     /// Result directory. [default: kurabe-results/crash-TIME]
     #[arg(short, long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Try one failing state of an earlier run again.
+    /// Try one failing state of an earlier result again, and keep its disk.
     #[arg(long, value_name = "RESULT:CASE", conflicts_with_all = ["contenders", "command", "check"])]
     pub replay: Option<String>,
 }
@@ -220,16 +220,16 @@ pub struct PromisesArgs {
     /// Contenders: [LABEL: ]FS [MKFS OPTIONS] [@ MOUNT OPTIONS] [over LAYER], one argument each.
     #[arg(value_name = "CONTENDER", required = true)]
     pub contenders: Vec<String>,
-    /// Try this program alone, by its name in the table; may be repeated.
+    /// Try only this program, by its name in the table. May be repeated.
     #[arg(long, value_name = "NAME")]
     pub only: Vec<String>,
-    /// States to try of each program, and a quarter as many of the control.
+    /// Disk states to try for each program; the self-test tries a quarter of that.
     #[arg(long, value_name = "N", default_value_t = 60, value_parser = some::<usize>)]
     pub states: usize,
-    /// The device by its size, such as mem:320M, loop:320M or 320M; the disk that is cut is in memory in any case.
+    /// Size of the device, such as 320M (mem:320M and loop:320M mean the same). The disk that loses power is always in memory.
     #[arg(long, visible_alias = "size", value_name = "DEVICE", default_value = "mem:320M")]
     pub device: String,
-    /// Seed of the states. [default: random]
+    /// Seed for choosing the states. [default: random]
     #[arg(long, value_name = "N", value_parser = whole::<u64>, allow_negative_numbers = true)]
     pub seed: Option<u64>,
 }
@@ -250,7 +250,7 @@ pub struct PromiseArgs {
 /// `kurabe ack`.
 #[derive(Debug, Args)]
 pub struct AckArgs {
-    /// What is durable, in the words that the check understands.
+    /// What is durable, in words that the check understands.
     #[arg(required = true)]
     pub words: Vec<OsString>,
 }
@@ -278,11 +278,11 @@ pub struct CompareArgs {
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,
 
-    /// Other loads than a command.
+    /// Workloads other than a command.
     #[command(flatten)]
     pub other: LoadKeys,
 
-    /// Options of the load.
+    /// Options of the workload.
     #[command(flatten)]
     pub load: LoadArgs,
     /// Options of the study.
@@ -301,10 +301,10 @@ pub struct CompareArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub struct PrintArgs {
-    /// Print the study file that equals all this, and do nothing else.
+    /// Print the study file that equals these flags, and do nothing else.
     #[arg(long)]
     pub print_study: bool,
-    /// Print what the loads are going to do (what, how much, whether it fits), and do nothing else.
+    /// Print what the workloads would do (what, how much, whether it fits), and do nothing else.
     #[arg(long)]
     pub print_plan: bool,
 }
@@ -318,34 +318,34 @@ impl PrintArgs {
 
 /// Options of the load, as a hyperfine user knows them.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "The load")]
+#[command(next_help_heading = "The workload")]
 pub struct LoadArgs {
-    /// Run CMD once a trial in the mounted directory, before caches are dropped.
+    /// Run CMD in the mounted directory once per run, before caches are dropped.
     #[arg(short, long, value_name = "CMD")]
     pub setup: Option<String>,
-    /// Run CMD right before the measured command, after caches were dropped.
+    /// Run CMD right before the measured command, after caches are dropped.
     #[arg(short, long, value_name = "CMD")]
     pub prepare: Option<String>,
     /// Run CMD after the measured command and its sync, before the unmount.
     #[arg(short, long, value_name = "CMD")]
     pub cleanup: Option<String>,
-    /// With --durability: CMD says whether what the load acknowledged is there after a power cut. It gets
-    /// the mounted directory and a file with the acknowledgements (docs/durability.md).
+    /// With --durability: command that checks whether what the workload acknowledged is there after a power
+    /// failure. It gets the mounted directory and a file with the acknowledgements (docs/durability.md).
     #[arg(long, value_name = "CMD")]
     pub check: Option<String>,
-    /// Count a trial also when the command exits with another code than 0.
+    /// Accept exit codes of the command other than 0.
     #[arg(short, long)]
     pub ignore_failure: bool,
-    /// Shell for single-argument commands; 'none' splits them into words instead.
+    /// Shell for single-argument commands; 'none' splits them into words.
     #[arg(short = 'S', long, value_name = "SHELL", default_value = "sh")]
     pub shell: String,
     /// Start the command without a shell; the same as --shell=none.
     #[arg(short = 'N', conflicts_with = "shell")]
     pub no_shell: bool,
-    /// Name of the load in tables.
+    /// Name of the workload in tables.
     #[arg(short = 'n', long, value_name = "NAME")]
     pub command_name: Option<String>,
-    /// Values that {VAR} takes in the command or in a contender: --parameter-list jobs 1,2,4.
+    /// Values for {VAR} in the command or in a contender: --parameter-list jobs 1,2,4.
     #[arg(short = 'L', long, num_args = 2, value_names = ["VAR", "VALUES"], action = clap::ArgAction::Append)]
     pub parameter_list: Vec<String>,
 }
@@ -356,35 +356,35 @@ pub struct LoadArgs {
 #[serde(rename_all = "kebab-case")]
 pub struct StudyArgs {
     /// Device under the file systems: loop:SIZE[@DIR] (an image file), mem:SIZE (memory) or
-    /// /dev/NAME (a real one; needs --destroy). [default: loop:8G]
+    /// /dev/NAME (a real disk; needs --destroy). [default: loop:8G]
     #[arg(short, long, value_name = "DEVICE")]
     pub device: Option<String>,
-    /// Name or serial number of the real device whose contents may be destroyed.
+    /// Name or serial number of the real disk whose contents may be destroyed.
     #[arg(long, value_name = "NAME_OR_SERIAL")]
     #[serde(skip)]
     pub destroy: Option<String>,
-    /// Place of the contenders that name none: a guest, booted afresh for each trial (debian,
-    /// linux-VERSION or the path of a kernel), or another machine, ssh:HOST, on which the device and the
-    /// command are looked for (docs/where.md). [default: this machine]
+    /// Where contenders run that do not say so themselves: a guest (debian, linux-VERSION or the path of
+    /// a kernel), or another machine, ssh:HOST, which then has the device and the command (docs/where.md).
+    /// [default: this machine]
     #[arg(long, value_name = "PLACE")]
     pub on: Option<String>,
-    /// Let mkfs and mount discard; by default the device stays fully allocated.
+    /// Let mkfs and mount discard. [default: the device stays fully allocated]
     #[arg(long)]
     pub discard: bool,
-    /// Cut the power of each contender at many instants, in trials of their own that are not timed, and
-    /// ask --check what is left. So many states each. [default: 300]
+    /// Also simulate power failures for each contender, in separate runs that are not timed, and run
+    /// --check on STATES disks that they could have left. [default: 300]
     #[arg(long, value_name = "STATES", num_args = 0..=1, require_equals = true,
         default_missing_value = "300", value_parser = some::<u32>)]
     pub durability: Option<u32>,
-    /// Run the load, and what comes before and after it, as this user instead of as root; it is
-    /// given the root directory of each fresh file system. sudo and other setuid programs gain
-    /// nothing in it. What works on the device itself, such as raw, cannot run so.
+    /// Run the workload, and its setup and cleanup, as this user instead of root. The user owns the root
+    /// directory of each file system; sudo and other setuid programs have no effect. Not for
+    /// contenders that are the device itself, such as raw.
     #[arg(long, value_name = "NAME")]
     pub user: Option<String>,
-    /// Label of the contender that the others are compared with. [default: the first]
+    /// Label of the contender to compare the others with. [default: the first]
     #[arg(short, long, value_name = "LABEL")]
     pub baseline: Option<String>,
-    /// Enter the baseline once more, as a control: what sets the two apart is this machine's doing.
+    /// Run the baseline twice, under two labels. The difference between the two is this machine's noise.
     #[arg(long)]
     pub control: bool,
     /// Run the workload exactly N times on every contender.
@@ -399,53 +399,52 @@ pub struct StudyArgs {
     /// Carry out at most N rounds. [default: 20]
     #[arg(short = 'M', long, visible_alias = "max-rounds", value_name = "N", value_parser = whole::<u32>, allow_negative_numbers = true)]
     pub max_runs: Option<u32>,
-    /// Blocks to carry out first and not to count. [default: 0]
+    /// Rounds to carry out first and not count. [default: 0]
     #[arg(short, long, value_name = "N", value_parser = whole::<u32>, allow_negative_numbers = true)]
     pub warmup: Option<u32>,
-    /// Hard bound on the whole study but the power cuts of --durability, such as 10m.
+    /// Time limit for the whole study, such as 10m. The power failures of --durability come after it.
     #[arg(long, value_name = "TIME")]
     pub budget: Option<String>,
-    /// Bound on one trial; past it the trial is killed and counts as failed.
+    /// Time limit for one run of a contender, from mkfs to unmount. A run that exceeds it is killed and fails.
     #[arg(long, value_name = "TIME")]
     pub timeout: Option<String>,
-    /// Bound on the wait for an idle device before each run. [default: 60s]
+    /// How long to wait for an idle device before each run, at most. [default: 60s]
     #[arg(long, value_name = "TIME")]
     pub idle_wait: Option<String>,
-    /// Caches before the run: cold (dropped, but for the load's programs and their libraries) or
+    /// Caches before each run: cold (dropped, except for the workload's programs and libraries) or
     /// warm. [default: cold]
     #[arg(long, value_name = "STATE")]
     pub cache: Option<String>,
-    /// Let the contenders of a block stand side by side, each on an equal part of the device, and
-    /// take turns. [default: where that is possible and fair]
+    /// Mount the contenders of a round at the same time, each on an equal part of the device, and
+    /// alternate in short runs. [default: where that is possible and fair]
     #[arg(long, conflicts_with = "one_at_a_time")]
     #[serde(skip)]
     pub side_by_side: bool,
-    /// Let the contenders of a block come one at a time, each on the whole device.
+    /// Run the contenders of a round one at a time, each on the whole device.
     #[arg(long)]
     #[serde(skip)]
     pub one_at_a_time: bool,
-    /// Time for the turns of a block of contenders side by side. [default: until 75 % of the block's
-    /// time was measured]
+    /// Length of a round of alternating contenders. [default: until 75 % of its time was
+    /// measured]
     #[arg(long, value_name = "TIME")]
     pub block_time: Option<String>,
-    /// Seed of the order. [default: random, recorded]
+    /// Seed for the order of runs. [default: random, recorded]
     #[arg(long, value_name = "N", value_parser = whole::<u64>, allow_negative_numbers = true)]
     pub seed: Option<u64>,
-    /// Margin within which two contenders count as the same, in percent. [default: 5]
+    /// How large a difference still counts as the same, in percent. [default: 5]
     #[arg(long, value_name = "PERCENT", value_parser = decimal, allow_negative_numbers = true)]
     pub same_within: Option<f64>,
-    /// Condition on the cost against the baseline, such as 'xfs <= 1.10' (of a throughput: the
-    /// baseline's over the contender's): exit 0 when all hold, 3 when one fails, 4 when one is
-    /// inconclusive. May be repeated.
+    /// Condition on a cost, such as 'xfs <= 1.10'. The exit code is 0 if all gates hold, 3 if one fails,
+    /// and 4 if one is inconclusive (docs/ci.md). May be repeated.
     #[arg(long, value_name = "CONDITION")]
     pub gate: Vec<String>,
-    /// Layers under one contender alone, such as 'slow: delay:10%'; may be repeated.
+    /// Layers under one contender only, such as 'slow: delay:10%'. May be repeated.
     #[arg(long, value_name = "LABEL: LAYERS")]
     pub layers: Vec<String>,
-    /// Name of the study; names the result directory.
+    /// Name of the study and of its result directory.
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
-    /// Where the output of commands goes: null, pipe, inherit or a file. [default: null]
+    /// Where the output of the command goes: null, pipe, inherit or a file. [default: null]
     #[arg(long, value_name = "WHERE")]
     #[serde(skip)]
     pub output: Option<String>,
@@ -470,14 +469,14 @@ pub struct ShowArgs {
     /// Style of the terminal output. [default: auto]
     #[arg(long, value_enum, value_name = "STYLE")]
     pub style: Option<Style>,
-    /// Print all that the report says: costs, metrics, latencies, phases and trials of every load.
+    /// Print everything in the report: costs, metrics, latencies, phases and all runs of every workload.
     #[arg(long)]
     pub verbose: bool,
-    /// Write a summary with every sample as JSON.
+    /// Write every sample and the whole analysis as JSON.
     #[arg(long, value_name = "FILE")]
     pub export_json: Option<PathBuf>,
-    /// Write one line a trial as CSV; beside FILE.csv, where there are any, FILE.latencies.csv and
-    /// the fio matrix's FILE.overhead.csv.
+    /// Write one line per run as CSV. Latencies go to FILE.latencies.csv, the fio matrix's overheads to
+    /// FILE.overhead.csv.
     #[arg(long, value_name = "FILE")]
     pub export_csv: Option<PathBuf>,
     /// Write the report as Markdown.
@@ -504,7 +503,7 @@ pub enum Style {
 
 const RUN_EXAMPLES: &str = "\
 Examples:
-  sudo kurabe run cannyls                     a bundled study: its quick profile, on an image file
+  sudo kurabe run cannyls                     a bundled study: its quick profile, in memory
   sudo kurabe run cannyls --full              as large as the publication's
   sudo kurabe run dbench --scale 0.1 --device /dev/sdb --destroy SERIAL
   sudo kurabe run study.toml --quick          a study file of your own";
@@ -513,19 +512,19 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = RUN_EXAMPLES)]
 pub struct RunArgs {
-    /// A study file (docs/reference/study-file.md), or the name of a bundled study (kurabe studies). A file
-    /// of that name goes first.
+    /// A study file (docs/reference/study-file.md), or the name of a bundled study (kurabe studies). If
+    /// both exist, the file is used.
     #[arg(value_name = "STUDY")]
     pub study_file: PathBuf,
-    /// Take the study's quick profile. A bundled study does so by itself, unless --full, --scale
-    /// or --device says otherwise.
+    /// Use the study's quick profile. This is the default for bundled studies without --full, --scale
+    /// or --device.
     #[arg(long, help_heading = "The study")]
     pub quick: bool,
-    /// Take a bundled study as it is written.
+    /// Run a bundled study as it is written.
     #[arg(long, help_heading = "The study", conflicts_with = "quick")]
     pub full: bool,
-    /// Multiply the work of every load: counts of objects and files, sizes, times. An image is
-    /// scaled along, unless --device names one.
+    /// Multiply the work of every workload: counts of objects and files, sizes, times. The image is
+    /// scaled too, unless --device is given.
     #[arg(long, value_name = "FACTOR", help_heading = "The study", value_parser = decimal, allow_negative_numbers = true)]
     pub scale: Option<f64>,
     /// Options that override the study's.
@@ -544,12 +543,11 @@ pub struct RunArgs {
 pub struct ResumeArgs {
     /// The result directory of the interrupted study.
     pub directory: PathBuf,
-    /// Go on for so many blocks more than were carried out, whatever the study's budget was, where
-    /// comparisons are open. The error rate stays the study's: what is left of it is spent.
+    /// Carry out N more rounds for undecided comparisons, whatever the study's budget was. The error rate
+    /// of the study stays the same.
     #[arg(long, value_name = "BLOCKS", value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
     pub more: Option<u32>,
-    /// Name or serial number of the real device whose contents may be destroyed; to be said again
-    /// each time.
+    /// Name or serial number of the real disk whose contents may be destroyed. Needed again each time.
     #[arg(long, value_name = "NAME_OR_SERIAL")]
     pub destroy: Option<String>,
     /// Options of the output.
@@ -560,8 +558,8 @@ pub struct ResumeArgs {
 /// `kurabe report`.
 #[derive(Debug, Args)]
 pub struct ReportArgs {
-    /// The result directory; of several, the contenders of each are compared with themselves in
-    /// the first (before and after an upgrade, say).
+    /// The result directory. With several, each contender is compared with the contender of the same label
+    /// in the first result, for example before and after an upgrade.
     #[arg(required = true, value_name = "RESULT")]
     pub directories: Vec<PathBuf>,
     /// Write the report as one HTML file that needs no network.
@@ -570,8 +568,8 @@ pub struct ReportArgs {
     /// Write each chart as an SVG file into this directory.
     #[arg(long, value_name = "DIR", help_heading = "Output")]
     pub svg: Option<PathBuf>,
-    /// Condition as in 'kurabe compare'; of several results, 'xfs <= 1.10' bounds the cost of xfs in
-    /// each later result against that in the first. Exit codes are those of 'kurabe compare'. May be
+    /// Condition as in 'kurabe compare'. With several results, 'xfs <= 1.10' is about the cost of xfs in
+    /// each later result relative to the first. Exit codes are those of 'kurabe compare'. May be
     /// repeated.
     #[arg(long, value_name = "CONDITION")]
     pub gate: Vec<String>,
