@@ -6,10 +6,10 @@
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use lab::analysis::Analysis;
+use lab::analysis::{Analysis, ended_by_budget};
 use lab::plan::Plan;
 use lab::record::{Outcome, Record};
-use lab::result::{COMPARISONS_FILE, ResultWriter, StoredResult};
+use lab::result::{COMPARISONS_FILE, PLAN_FILE, ResultWriter, StoredResult};
 use report::source::{Source, memory_bytes};
 use serde_json::Value;
 use trial::device;
@@ -227,6 +227,10 @@ impl Session {
             &mut self.writer,
             progress,
         );
+        if matches!(end, Ok(End::Budget)) {
+            ended_by_budget(&mut self.plan, &self.records);
+            self.writer.write_json(PLAN_FILE, &self.plan).map_err(Failure::broken)?;
+        }
         let mut cut = Ok(());
         if matches!(end, Ok(End::Complete | End::Budget)) {
             cut = durability::cut_all(

@@ -33,8 +33,8 @@ pub use cost::{AmplificationBasis, Cost};
 use cost::{amplification_basis, cost};
 use primary::{Primary, others, primary};
 pub use samples::{Costs, completed_trials, costs};
-use samples::{Samples, blocks_reached};
-pub use step::{Forecast, NextStep, next_step};
+use samples::{Samples, blocks_reached, reached};
+pub use step::{Forecast, NextStep, ended_by_budget, next_step};
 
 /// Everything that the records say.
 #[skip_serializing_none]
@@ -284,7 +284,7 @@ impl Comparison {
             trimmed_per_side: compared.trimmed_per_side,
             confidence: compared
                 .interval
-                .map_or(options(plan).confidence, |interval| interval.confidence),
+                .map_or(ComparisonOptions::default().confidence, |interval| interval.confidence),
             p_adjusted: compared.p_adjusted,
             verdict: compared.verdict,
         }
@@ -306,14 +306,15 @@ pub fn lost_percent(ratio: f64, unit: Unit) -> f64 {
     100.0 * (1.0 - if unit.more_is_better() { ratio } else { ratio.recip() })
 }
 
-/// How sure the study's comparisons have to be.
-pub fn options(plan: &Plan) -> ComparisonOptions {
-    ComparisonOptions {
-        same_within: plan.study.same_within,
-        first_look: plan.stop_rule.first_look,
-        fixed: plan.stop_rule.fixed,
-        ..Default::default()
-    }
+/// How sure the study's comparisons have to be, at the looks that were taken until the last record.
+pub fn options(plan: &Plan, records: &[Record]) -> ComparisonOptions {
+    let looks = plan.stop_rule.looks(reached(plan, records), |blocks| {
+        let budget_ns = plan.stop_rule.budget_ns.or(plan.study.budget_ns)?;
+        let until = records.iter().filter(|record| record.warmup || record.block < blocks);
+        let spent_ns: u64 = until.map(Record::own_elapsed_ns).sum();
+        Some(spent_ns as f64 / budget_ns.max(1) as f64)
+    });
+    ComparisonOptions { same_within: plan.study.same_within, looks, ..Default::default() }
 }
 
 /// Analyses the records of a plan. It judges nothing: what the gates make of it is
@@ -324,16 +325,17 @@ pub fn analyse(plan: &Plan, records: &[Record], memory_bytes: Option<u64>) -> An
             Samples::new(plan, records, workload, blocks_reached(plan, records, workload))
         })
         .collect();
-    let primary = primary(plan, records, &samples);
+    let options = options(plan, records);
+    let primary = primary(plan, records, &samples, &options);
     let mut workloads: Vec<WorkloadAnalysis> = samples
         .iter()
         .zip(&primary)
         .enumerate()
         .map(|(workload, (samples, primary))| {
-            analyse_workload(plan, samples, primary, workload, memory_bytes)
+            analyse_workload(plan, samples, primary, workload, &options, memory_bytes)
         })
         .collect();
-    disturbed::tell(plan, records, &primary, &mut workloads);
+    disturbed::tell(plan, records, (&primary, &options), &mut workloads);
     Analysis { workloads, gates: Vec::new(), forecast: Forecast::of(plan, records) }
 }
 
@@ -342,13 +344,14 @@ fn analyse_workload(
     samples: &Samples<'_>,
     primary: &Primary,
     workload: usize,
+    options: &ComparisonOptions,
     memory_bytes: Option<u64>,
 ) -> WorkloadAnalysis {
     let basis = amplification_basis(samples, plan.study.contenders.len());
     let mut contenders: Vec<ContenderAnalysis> = (0..plan.study.contenders.len())
         .map(|contender| summarise(plan, samples, contender, basis))
         .collect();
-    let comparisons = compare(plan, samples, primary, workload);
+    let comparisons = compare(plan, samples, primary, workload, options);
     for (place, contender) in contenders.iter_mut().enumerate() {
         let completed: Vec<&Record> = samples.completed(place).collect();
         contender.notes = notes(&completed, &comparisons);
@@ -356,7 +359,7 @@ fn analyse_workload(
     let direct = primary.direct.iter().filter(|one| one.compared.pairs > 0).map(|one| {
         Comparison::of(plan, workload, one.places, &primary.metric, &one.compared, false)
     });
-    let overhead = overhead(plan, samples, workload, &options(plan));
+    let overhead = overhead(plan, samples, workload, options);
     let mut warnings = warnings::collect(plan, samples, &contenders, memory_bytes);
     warnings::of_comparisons(plan, primary, &comparisons, &mut warnings);
     WorkloadAnalysis {
@@ -366,7 +369,7 @@ fn analyse_workload(
         contenders,
         comparisons,
         direct: direct.collect(),
-        exploratory: exploratory::compare(plan, samples, workload),
+        exploratory: exploratory::compare(plan, samples, workload, options),
         overhead,
         warnings,
     }
@@ -379,6 +382,7 @@ fn compare(
     samples: &Samples<'_>,
     primary: &Primary,
     workload: usize,
+    options: &ComparisonOptions,
 ) -> Vec<Comparison> {
     let others = others(plan);
     // What is checked and not timed has no ratios.
@@ -395,7 +399,7 @@ fn compare(
             ..statistics::Group::default()
         })
         .collect();
-    let explored = statistics::compare_families(&groups, &options(plan))
+    let explored = statistics::compare_families(&groups, options)
         .expect("costs are positive, and the margin was checked with the study");
     let all = [(&primary.metric, &primary.compared, true)].into_iter();
     let all = all.chain(rest.iter().zip(&explored).map(|(metric, found)| (metric, found, false)));
@@ -449,7 +453,7 @@ pub fn overhead_among(plan: &Plan, records: &[Record], workload: &str) -> Vec<Co
     let place = plan.study.workloads.iter().position(|entry| entry.name == workload);
     let Some(place) = place else { return Vec::new() };
     let samples = Samples::new(plan, records, place, blocks_reached(plan, records, place));
-    let plain = options(plan);
+    let plain = options(plan, records);
     let confidence = 1.0 - (1.0 - plain.confidence) / cells(&samples).count().max(1) as f64;
     overhead(plan, &samples, place, &ComparisonOptions { confidence, ..plain })
 }

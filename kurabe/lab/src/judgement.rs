@@ -116,7 +116,7 @@ impl Ratio {
     fn of_each(samples: &[Pairs], plain: ComparisonOptions) -> Vec<Option<Ratio>> {
         let count = samples.iter().filter(|(under, _)| !under.is_empty()).count().max(1);
         let confidence = 1.0 - (1.0 - plain.confidence) / count as f64;
-        let corrected = ComparisonOptions { confidence, ..plain };
+        let corrected = ComparisonOptions { confidence, ..plain.clone() };
         let of_one = |(under, over): &Pairs| {
             let compare = |options| statistics::compare(under, over, options).ok();
             let ends = |compared: statistics::Comparison| {
@@ -382,7 +382,7 @@ impl<'a> Result<'a> {
                 places.push((*workload, *label, costs.metric.0.clone()));
             }
         }
-        let options = analysis::options(self.plan);
+        let options = analysis::options(self.plan, self.records);
         let ratios = Ratio::of_each(&samples, options);
         let alone = ratios.iter().flatten().count() == 1;
         let ratios = places.into_iter().zip(ratios).map(|((workload, label, name), computed)| {

@@ -92,7 +92,8 @@ impl Plan {
         }
         self.study.blocks_max = most;
         self.study.blocks_min = self.study.blocks_min.min(most);
-        self.study.budget_ns = None;
+        let budget_ns = self.study.budget_ns.take();
+        self.stop_rule.budget_ns = self.stop_rule.budget_ns.or(budget_ns);
     }
 
     /// Adds blocks, each in an order of its own that is balanced with those before.

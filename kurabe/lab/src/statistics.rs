@@ -23,6 +23,7 @@ mod location;
 mod looks;
 mod modes;
 mod order;
+mod runs;
 mod steady_state;
 mod stop;
 mod summary;
@@ -36,8 +37,10 @@ pub use compare::{
 pub use drift::{drift, odd_first_block};
 pub use events::{NONE_OF_CONFIDENCE, none_of};
 pub use instances::instances;
+pub use looks::{Look, easing};
 pub use modes::{Slow, slow_turns};
 pub use order::{Order, OrderEffect, Turn, order};
+pub use runs::{Runs, runs};
 pub use steady_state::{STEADY_ROUNDS, steady_from};
 pub use stop::{StopRule, TIGHT, is_tight};
 pub use summary::{MEDIAN_CONFIDENCE, Summary, outlier_threshold, summarize};

@@ -14,9 +14,10 @@ use simulation::sequential::{CASES, Case, Studies};
 use simulation::{Laboratory, NOISES, Noise, count_max, side_by_side};
 
 const OPTIONS: ComparisonOptions =
-    ComparisonOptions { confidence: 0.95, same_within: 0.05, first_look: None, fixed: false };
+    ComparisonOptions { confidence: 0.95, same_within: 0.05, looks: Vec::new() };
 /// Under these, every interval that excludes 1 is a difference.
-const WITHOUT_MARGIN: ComparisonOptions = ComparisonOptions { same_within: 0.0, ..OPTIONS };
+const WITHOUT_MARGIN: ComparisonOptions =
+    ComparisonOptions { confidence: 0.95, same_within: 0.0, looks: Vec::new() };
 
 fn different(comparison: &Comparison) -> bool {
     matches!(comparison.verdict, Verdict::Faster | Verdict::Slower)
@@ -243,8 +244,8 @@ fn a_rule_that_cannot_be_followed_is_refused_and_one_alone_stops_when_its_mean_i
     assert_eq!(StopRule::deciding(7, 7).first_look, None);
     assert_eq!(StopRule::deciding(7, 7).up_to(9).first_look, Some(7));
     for bad in [
-        StopRule { min_blocks: 0, ..rule },
-        StopRule { min_blocks: 21, ..rule },
+        StopRule { min_blocks: 0, ..rule.clone() },
+        StopRule { min_blocks: 21, ..rule.clone() },
         StopRule { first_look: Some(0), ..rule },
     ] {
         assert!(bad.check().is_err(), "{bad:?}");
@@ -391,7 +392,7 @@ fn a_study_that_stops_when_it_knows_keeps_its_promise() {
 fn a_study_that_stops_when_it_knows_finds_ten_percent_in_half_the_blocks() {
     const STUDIES: usize = 100;
     let mut laboratory = Laboratory::new(12);
-    for (effect, blocks_most) in [(1.1, 10.0), (1.2, 6.5), (0.8, 6.5)] {
+    for (effect, blocks_most) in [(1.1, 10.0), (1.2, 7.0), (0.8, 7.0)] {
         let shape = Studies::new(&[1.0, effect], 5, 20, 0.05);
         let (mut found, mut blocks) = (0, 0);
         for _ in 0..STUDIES {
@@ -476,9 +477,8 @@ fn going_on_after_a_fixed_number_of_blocks_keeps_the_promise() {
     const STUDIES: usize = 4000;
     let rule = StopRule::deciding(5, 5);
     let on = rule.up_to(20);
-    let of = |rule: StopRule| ComparisonOptions {
-        first_look: rule.first_look,
-        fixed: rule.fixed,
+    let of = |rule: &StopRule, reached: u32| ComparisonOptions {
+        looks: rule.looks(reached, |_| None),
         ..WITHOUT_MARGIN
     };
     let mut laboratory = Laboratory::new(16);
@@ -486,7 +486,7 @@ fn going_on_after_a_fixed_number_of_blocks_keeps_the_promise() {
     for _ in 0..STUDIES {
         let samples = laboratory.samples(Noise::Normal, 0.05, &[1.0, 1.0], 20);
         let is_wrong = |blocks: usize| {
-            let options = if blocks == 5 { of(rule) } else { of(on) };
+            let options = of(if blocks == 5 { &rule } else { &on }, blocks as u32);
             let until = [&samples[0][..blocks], &samples[1][..blocks]];
             different(&compare_family(until[0], &[until[1]], &options).unwrap()[0])
         };

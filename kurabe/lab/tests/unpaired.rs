@@ -8,9 +8,10 @@ mod simulation;
 use simulation::{Laboratory, NOISES, Noise, count_max};
 
 const OPTIONS: ComparisonOptions =
-    ComparisonOptions { confidence: 0.95, same_within: 0.05, first_look: None, fixed: false };
+    ComparisonOptions { confidence: 0.95, same_within: 0.05, looks: Vec::new() };
 /// Under these, every interval that excludes 1 is a difference.
-const WITHOUT_MARGIN: ComparisonOptions = ComparisonOptions { same_within: 0.0, ..OPTIONS };
+const WITHOUT_MARGIN: ComparisonOptions =
+    ComparisonOptions { confidence: 0.95, same_within: 0.0, looks: Vec::new() };
 
 fn different(comparison: &UnpairedComparison) -> bool {
     matches!(comparison.verdict, Verdict::Faster | Verdict::Slower)

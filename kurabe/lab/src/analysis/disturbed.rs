@@ -10,7 +10,7 @@ use crate::load::{ALL_CELLS, mean_of_cells};
 use crate::plan::Plan;
 use crate::record::{Outcome, Phase, Record};
 use crate::slice::Slice;
-use crate::statistics::Verdict;
+use crate::statistics::{ComparisonOptions, Verdict};
 use crate::warning::{Kind, Warning};
 use crate::watched::{Cause, Disturbed, Watched, causes};
 use crate::words;
@@ -64,7 +64,7 @@ fn marks(plan: &Plan, records: &[Record]) -> (Vec<Marks>, BTreeMap<(usize, usize
 pub(super) fn tell(
     plan: &Plan,
     records: &[Record],
-    compared: &[Primary],
+    (compared, options): (&[Primary], &ComparisonOptions),
     workloads: &mut [WorkloadAnalysis],
 ) {
     let (marks, counts) = marks(plan, records);
@@ -78,7 +78,7 @@ pub(super) fn tell(
     let samples: Vec<Samples<'_>> = (0..plan.study.workloads.len())
         .map(|workload| Samples::new(plan, &kept, workload, blocks_reached(plan, &kept, workload)))
         .collect();
-    let again = primary(plan, &kept, &samples);
+    let again = primary(plan, &kept, &samples, options);
     for (workload, (with, without)) in compared.iter().zip(&again).enumerate() {
         let both = with.compared.iter().zip(&without.compared);
         for (place, (one, other)) in others(plan).into_iter().zip(both) {

@@ -1,16 +1,16 @@
 //! What else the records tell of a contender against the baseline: bytes, flushes, CPU time, space,
 //! percentiles of operations. Exploratory: they have a correction of their own and decide nothing.
 
+use super::Comparison;
 use super::cost::command_cpu_ns;
 use super::primary::others;
 use super::samples::Samples;
 use super::zero::{constant, of_constants};
-use super::{Comparison, options};
 use crate::load::Unit;
 use crate::plan::Plan;
 use crate::record::{DeviceDelta, Phase, Record};
 use crate::spec::Cache;
-use crate::statistics::{self, Group};
+use crate::statistics::{self, ComparisonOptions, Group};
 
 /// Reads a quantity from a record.
 type Reader = Box<dyn Fn(&Record) -> Option<f64>>;
@@ -82,7 +82,12 @@ fn quantities(samples: &Samples<'_>, cache: Cache) -> Vec<Quantity> {
 }
 
 /// The comparisons of these quantities under a workload, one family.
-pub(super) fn compare(plan: &Plan, samples: &Samples<'_>, workload: usize) -> Vec<Comparison> {
+pub(super) fn compare(
+    plan: &Plan,
+    samples: &Samples<'_>,
+    workload: usize,
+    options: &ComparisonOptions,
+) -> Vec<Comparison> {
     let quantities = quantities(samples, plan.study.cache);
     let values = |quantity: &Quantity, contender: usize| -> Vec<Option<f64>> {
         if samples.is_violated(contender) {
@@ -108,8 +113,8 @@ pub(super) fn compare(plan: &Plan, samples: &Samples<'_>, workload: usize) -> Ve
             ..Group::default()
         })
         .collect();
-    let compared = statistics::compare_families(&groups, &options(plan))
-        .expect("what is not positive was left out");
+    let compared =
+        statistics::compare_families(&groups, options).expect("what is not positive was left out");
     let mut comparisons = Vec::new();
     for ((quantity, values), compared) in quantities.iter().zip(&sampled).zip(compared) {
         for (place, mut compared) in others.iter().zip(compared) {

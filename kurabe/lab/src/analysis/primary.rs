@@ -4,13 +4,12 @@
 
 use std::collections::BTreeMap;
 
-use super::options;
 use super::samples::Samples;
 use super::slices;
 use crate::load::Unit;
 use crate::plan::Plan;
 use crate::record::{Record, TIME_METRIC};
-use crate::statistics::{self, Group, Order, OrderEffect, Turn};
+use crate::statistics::{self, ComparisonOptions, Group, Order, OrderEffect, Turn};
 
 /// The primary comparisons of one workload.
 pub(super) struct Primary {
@@ -45,12 +44,17 @@ fn choices(plan: &Plan) -> Vec<usize> {
 }
 
 /// The primary comparisons of every workload, from the blocks of each in `samples`.
-pub(super) fn primary(plan: &Plan, records: &[Record], samples: &[Samples<'_>]) -> Vec<Primary> {
+pub(super) fn primary(
+    plan: &Plan,
+    records: &[Record],
+    samples: &[Samples<'_>],
+    options: &ComparisonOptions,
+) -> Vec<Primary> {
     let before = Predecessors::of(plan, records);
     let others = others(plan);
     let choices = choices(plan);
     let compare = |groups: &[Group]| {
-        statistics::compare_families(groups, &options(plan))
+        statistics::compare_families(groups, options)
             .expect("costs are positive, and the margin was checked with the study")
     };
     let (mut found, mut direct) = (Vec::new(), Vec::new());
@@ -126,9 +130,15 @@ fn group(
         }
     }
     let of_others = |place: &usize| order.corrections.get(*place).copied().unwrap_or_default();
-    let turns = |place: &usize| slices::slow(samples, [baseline, *place], metric, *unit);
+    let (mut slow_turns, mut runs) = (Vec::new(), Vec::new());
+    for place in others {
+        let turns = slices::pairs(samples, [baseline, *place], metric, *unit);
+        slow_turns.push(statistics::slow_turns(&turns));
+        runs.push(statistics::runs(&turns));
+    }
     let group = Group {
-        slow_turns: others.iter().map(turns).collect(),
+        slow_turns,
+        runs,
         corrections: others.iter().map(of_others).collect(),
         contenders: others.iter().map(|place| costs[*place].clone()).collect(),
         baseline: costs[baseline].clone(),

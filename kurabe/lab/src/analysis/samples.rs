@@ -138,6 +138,16 @@ pub(super) fn blocks_reached(plan: &Plan, records: &[Record], workload: usize) -
         .unwrap_or(0)
 }
 
+/// Whole counted blocks that the records reach, under the workload that has most of them.
+pub(super) fn reached(plan: &Plan, records: &[Record]) -> u32 {
+    let of_workload = |workload: usize| {
+        let blocks = blocks_reached(plan, records, workload) as u32;
+        let unfinished = unfinished_block(records, &plan.study.workloads[workload].name);
+        unfinished.map_or(blocks, |block| block.min(blocks))
+    };
+    (0..plan.study.workloads.len()).map(of_workload).max().unwrap_or(0)
+}
+
 /// The counted, completed trials of a workload in the order of their blocks, by contender in the
 /// study's order: the trials whose figures are compared. Those of a block that was not finished are
 /// not among them.

@@ -10,7 +10,7 @@ use crate::load::Unit;
 use crate::plan::Plan;
 use crate::record::{DeviceDelta, Record, TIME_METRIC};
 use crate::slice::Slice;
-use crate::statistics::{self, OrderEffect, Slow, Turn};
+use crate::statistics::{self, OrderEffect, Turn};
 use crate::warning::{Kind, Warning};
 use crate::words;
 
@@ -54,7 +54,7 @@ fn turns<'a>(record: &'a Record, metric: &str, unit: Unit) -> Vec<(&'a Slice, f6
 }
 
 /// By block, the logarithms of the costs of two contenders in the rounds that both have.
-fn pairs(
+pub(super) fn pairs(
     samples: &Samples<'_>,
     places: [usize; 2],
     metric: &str,
@@ -70,16 +70,6 @@ fn pairs(
         under.iter().filter_map(|(round, cost)| Some((*cost, *over.get(round)?))).unzip()
     };
     (0..samples.blocks()).map(of_block).collect()
-}
-
-/// The slow turns of two contenders.
-pub(super) fn slow(
-    samples: &Samples<'_>,
-    places: [usize; 2],
-    metric: &str,
-    unit: Unit,
-) -> [Slow; 2] {
-    statistics::slow_turns(&pairs(samples, places, metric, unit))
 }
 
 /// Tells what the turns of a workload cast doubt on.

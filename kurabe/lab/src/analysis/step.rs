@@ -7,12 +7,13 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::options;
 use super::primary::{Direct, Primary, others, primary};
-use super::samples::{Samples, blocks_reached};
+use super::samples::{Samples, blocks_reached, reached};
 use crate::condition::{self, Outcome as Answer};
 use crate::plan::Plan;
 use crate::record::{Outcome, Record};
-use crate::statistics::{self, Slow, TIGHT, Verdict};
+use crate::statistics::{self, ComparisonOptions, Slow, TIGHT, Verdict};
 
 /// Which trials the next block needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,6 +75,15 @@ pub fn next_step(plan: &Plan, records: &[Record], block: u32) -> NextStep {
     step
 }
 
+/// The budget ended the study: its last look was at the last whole block. That depends on the time and
+/// not on what was measured, so the error that early looks saved is spent there.
+pub fn ended_by_budget(plan: &mut Plan, records: &[Record]) {
+    let reached = reached(plan, records);
+    if reached > 0 && plan.stop_rule.ends.is_empty() {
+        plan.stop_rule.ends.push(reached);
+    }
+}
+
 /// How a comparison stands.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum State {
@@ -94,29 +104,30 @@ fn open(plan: &Plan, records: &[Record], blocks: impl Fn(usize) -> usize) -> Vec
         .collect();
     let labels: Vec<&str> =
         others(plan).iter().map(|place| plan.study.contenders[*place].label.as_str()).collect();
+    let options = options(plan, records);
     let state = |label: &str, compared: &statistics::Comparison| {
         if compared.pairs == 0 || is_answered(plan, label, compared) {
             return State::Closed;
         }
-        State::Open { blocks: compared.pairs, found: known(compared) }
+        State::Open { blocks: compared.pairs, found: known_at_end(compared, &options) }
     };
     let of_workload = |primary: &Primary| -> Vec<State> {
         let compared = labels.iter().zip(&primary.compared);
         let mut states: Vec<State> = compared.map(|(label, one)| state(label, one)).collect();
-        for (place, found) in rivals(plan, primary) {
+        for (place, found) in rivals(plan, primary, &options) {
             if states[place] == State::Closed {
                 states[place] = found;
             }
         }
         states
     };
-    primary(plan, records, &samples).iter().map(of_workload).collect()
+    primary(plan, records, &samples, &options).iter().map(of_workload).collect()
 }
 
 /// The comparisons whose contender may be the fastest while another may be so too, and the baseline is
 /// not, with what is known of these two. Such two are told apart by the comparison of their own. Gates ask
 /// something else.
-fn rivals(plan: &Plan, primary: &Primary) -> Vec<(usize, State)> {
+fn rivals(plan: &Plan, primary: &Primary, options: &ComparisonOptions) -> Vec<(usize, State)> {
     let others = others(plan);
     let is_choice = !plan.study.contenders[plan.study.baseline].is_raw();
     let is_beaten = primary.compared.iter().any(|one| one.verdict == Verdict::Faster);
@@ -141,11 +152,22 @@ fn rivals(plan: &Plan, primary: &Primary) -> Vec<(usize, State)> {
     };
     let open = primary.direct.iter().filter(is_open).flat_map(|direct| {
         let compared = &direct.compared;
-        let state = known(compared).map(|found| State::Rivals { blocks: compared.pairs, found });
+        let state = known_at_end(compared, options)
+            .map(|found| State::Rivals { blocks: compared.pairs, found });
         let both = direct.places.iter().filter_map(place);
         both.filter_map(move |place| Some((place, state?)))
     });
     open.collect()
+}
+
+/// The same with the half width that it would have at the last planned look.
+fn known_at_end(
+    compared: &statistics::Comparison,
+    options: &ComparisonOptions,
+) -> Option<(f64, f64)> {
+    let (ratio, half_width) = known(compared)?;
+    let alpha = 1.0 - compared.interval?.confidence;
+    Some((ratio, half_width * statistics::easing(alpha, &options.looks, compared.pairs)))
 }
 
 /// The logarithms of a ratio and of its interval's half width.

@@ -11,33 +11,28 @@ use serde::{Deserialize, Serialize};
 use crate::words::{percent, percent_up};
 
 use super::location::{Location, locate};
-use super::looks::{Spending, level_at};
+use super::looks::{Look, level_at};
 use super::modes::{Slow, slow};
+use super::runs::Runs;
 use super::wander::{unseen_growth, widening};
 use super::{BLOCKS_MIN_FOR_INTERVAL, StatisticsError, check_samples};
 
 /// How sure a comparison has to be, and what counts as the same.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ComparisonOptions {
     /// Confidence of the family of comparisons: 0.95 allows one family in twenty a false
     /// difference.
     pub confidence: f64,
     /// The margin m: ratios from 1 / (1 + m) to 1 + m count as the same. 0.05 is 5 %.
     pub same_within: f64,
-    /// Of a study that may stop after any block, the number of blocks of its first look: the error
-    /// is spent over that look and all later ones. None where the number of blocks does not depend
-    /// on what was seen.
+    /// The looks at a study so far, in ascending order. Empty for a single test.
     #[serde(default)]
-    pub first_look: Option<u32>,
-    /// Whether the first look, or the only one, is after a number of blocks that was fixed: it spends
-    /// most of the error and leaves some for a study that goes on.
-    #[serde(default)]
-    pub fixed: bool,
+    pub looks: Vec<Look>,
 }
 
 impl Default for ComparisonOptions {
     fn default() -> Self {
-        ComparisonOptions { confidence: 0.95, same_within: 0.05, first_look: None, fixed: false }
+        ComparisonOptions { confidence: 0.95, same_within: 0.05, looks: Vec::new() }
     }
 }
 
@@ -64,12 +59,12 @@ impl ComparisonOptions {
     /// The level of a test after `blocks` blocks that may err with probability `alpha` at all looks
     /// together.
     pub(super) fn level(&self, alpha: f64, blocks: usize) -> f64 {
-        let blocks = u32::try_from(blocks).unwrap_or(u32::MAX);
-        match (self.first_look, self.fixed) {
-            (Some(first), fixed) => level_at(alpha, Spending { first, fixed }, blocks),
-            (None, true) => level_at(alpha, Spending { first: blocks, fixed: true }, blocks),
-            (None, false) => alpha,
-        }
+        level_at(alpha, &self.looks, u32::try_from(blocks).unwrap_or(u32::MAX))
+    }
+
+    /// Whether contenders may have left the study because they were decided at an earlier look.
+    fn some_may_have_left(&self) -> bool {
+        self.looks.len() > 1
     }
 
     /// Whether the whole interval lies inside the margin.
@@ -228,6 +223,9 @@ pub struct Group {
     /// Of each other contender, the slow turns within the blocks, the baseline's first
     /// ([`super::slow_turns`]); empty where there were no turns.
     pub slow_turns: Vec<[Slow; 2]>,
+    /// Of each other contender, how its ratios to the baseline scatter within the blocks; empty where
+    /// there were no turns.
+    pub runs: Vec<Option<Runs>>,
 }
 
 /// What a comparison's error gains where estimated effects were taken out of its samples.
@@ -275,18 +273,22 @@ pub fn compare_families(
             let pooled = Pooled::of(group, blocks_of(&group.baseline, contender));
             let correction = group.corrections.get(index).copied().unwrap_or_default();
             // Whoever looks again and again looks where the ratios have wandered farthest.
-            let widening = options.first_look.map_or(1.0, |_| widening(&under, &over));
+            let may_stop = options.some_may_have_left();
+            let widening = if may_stop { widening(&under, &over) } else { 1.0 };
             // Rounding has the variance of a uniform distribution as wide as the step, on each side.
             let rounding = step(&under).max(step(&over)).powi(2) / 6.0 / under.len() as f64;
-            let finished =
-                |found: Location| found.less(correction).widened(widening).blurred(rounding);
+            let runs = group.runs.get(index).copied().flatten();
+            let finished = |found: Location| {
+                let found = found.less(correction).widened(widening).blurred(rounding);
+                runs.map_or(found, |runs| found.at_least(runs, under.len()))
+            };
             let own = log_ratio_location(&under, &over)?;
             let grouped = own.zip(pooled).map(|(own, pooled)| {
                 own.of_group(pooled.variance / under.len() as f64, pooled.freedom)
             });
             // A contender that left because it was decided has all its trials in pairs.
             let all_paired = count(contender) == under.len()
-                && (count(&group.baseline) == under.len() || options.first_look.is_some());
+                && (count(&group.baseline) == under.len() || may_stop);
             let tells = all_paired || under.len() >= BLOCKS_MIN_FOR_INTERVAL;
             let slow = slow(&logs(&under), &logs(&over));
             let costs = own.filter(|_| slow.iter().any(|slow| slow.trials > 0)).map(|own| {
@@ -592,6 +594,7 @@ pub(super) fn holm(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::statistics::StopRule;
 
     fn close(left: f64, right: f64) -> bool {
         (left - right).abs() < 1e-12
@@ -690,7 +693,8 @@ mod tests {
             noise[..*blocks].iter().map(|one| Some((0.1 + scatter * one).exp())).collect()
         };
         let contenders: Vec<Vec<Option<f64>>> = contenders.iter().map(samples).collect();
-        let options = ComparisonOptions { first_look: Some(5), ..ComparisonOptions::default() };
+        let looks = StopRule::deciding(5, 20).looks(10, |_| None);
+        let options = ComparisonOptions { looks, ..ComparisonOptions::default() };
         let found = compare_family(&[Some(1.0); 10], &contenders, &options).unwrap();
         found.iter().map(|one| one.p_value.unwrap()).collect()
     }

@@ -9,6 +9,7 @@
 
 use super::compare::Correction;
 use super::distribution::Student;
+use super::runs::Runs;
 
 /// Fewest values from which some may be set aside. With six, four would be kept, whose interval is
 /// so erratic that choosing between the two would show in the error rate.
@@ -18,6 +19,9 @@ const TRIM_FROM: usize = 7;
 const TRIM_SHARE: f64 = 0.2;
 /// The level at which the two intervals are held against each other.
 const TRIM_LEVEL: f64 = 0.05;
+
+/// Fewest blocks whose degrees of freedom those of their runs add to.
+const BLOCKS_MIN_TO_GAIN: usize = 5;
 
 /// A mean, trimmed or not, and the scale of its error.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -129,6 +133,19 @@ impl Location {
             degrees_of_freedom: left,
             ..self
         }
+    }
+
+    /// The location of `blocks` blocks, no surer than the runs within them allow. Where these ask for
+    /// more than the blocks show, they tell the scatter too: their degrees of freedom count, up to as
+    /// many as the blocks have, which holds the level whatever the blocks add (`docs/reference/statistics.md`).
+    pub(super) fn at_least(self, runs: Runs, blocks: usize) -> Location {
+        let least = runs.variance / blocks as f64;
+        if self.standard_error == 0.0 || self.standard_error.powi(2) >= least {
+            return self;
+        }
+        let own = self.degrees_of_freedom;
+        let gained = if blocks < BLOCKS_MIN_TO_GAIN { 0.0 } else { runs.freedom.min(own) };
+        Location { standard_error: least.sqrt(), degrees_of_freedom: own + gained, ..self }
     }
 
     /// The location with a larger error.

@@ -1,119 +1,115 @@
 //! How sure a comparison has to be at each look, so that looking again and again costs no more
-//! error than was promised: the error is spent over the blocks (Lan & DeMets 1983).
+//! error than was promised: the error is spent over the looks (Lan & DeMets 1983).
 //!
-//! It knows numbers of blocks and nothing of samples. By the look at block n the share
-//! 1 - 0.75 n0 / n of the error is spent, n0 being the first look: a quarter at once, half by one
-//! and a half times n0, and never all of it, so that a study that goes on (`--more`) spends what is
-//! left and does not begin anew. The level of each look follows by the recursion of Armitage,
-//! McPherson & Rowe (1969) on sums of normal increments; the t statistics are held to the same
-//! levels (the significance level approach of Jennison & Turnbull, *Group Sequential Methods*).
+//! It knows looks and nothing of samples. What is spent by each look is the caller's to say
+//! ([`Look`]); it may depend on time and on numbers of blocks, never on what was measured. The level
+//! of each look follows by the recursion of Armitage, McPherson & Rowe (1969) on sums of normal
+//! increments; the t statistics are held to the same levels (the significance level approach of
+//! Jennison & Turnbull, *Group Sequential Methods*).
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-/// Share of the error that the first look leaves.
-const LEFT_AT_FIRST_LOOK: f64 = 0.75;
-/// The same of a fixed number of blocks, after which few studies go on.
-const LEFT_BY_FIXED: f64 = 0.2;
+use serde::{Deserialize, Serialize};
+
+/// Share of the error that the last planned look leaves for a study that goes on all the same.
+const LEFT_BY_LAST: f64 = 0.1;
+/// What is spent by an early look grows with this power of the share of the study that is over (Kim &
+/// DeMets 1987): close to O'Brien & Fleming's boundary, whose last look costs a few percent.
+const POWER: i32 = 3;
+/// What the last planned look costs beside a single test, about.
+const LAST_LOOK_COST: f64 = 1.1;
 /// Width of the grid's steps, in standard deviations of an increment.
 const STEP: f64 = 0.2;
 /// Beyond so many standard deviations the density of an increment is nothing.
 const REACH: f64 = 8.0;
-/// Up to so many blocks every block is a look; later looks are a twentieth of the blocks apart.
-const EVERY_BLOCK_MAX: u32 = 20;
-
-/// How the error is spent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Spending {
-    /// Number of blocks at the first look.
-    pub first: u32,
-    /// Whether that number was fixed, and the look was to be the only one.
-    pub fixed: bool,
+/// One look at a study.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Look {
+    /// Blocks at this look.
+    pub blocks: u32,
+    /// The share of the error that is spent by this look and those before it.
+    pub spent: f64,
 }
 
-impl Spending {
-    /// The share of the error that is spent by the look at `blocks`.
-    fn until(&self, blocks: u32) -> f64 {
-        let left = if self.fixed { LEFT_BY_FIXED } else { LEFT_AT_FIRST_LOOK };
-        1.0 - left * f64::from(self.first) / f64::from(blocks)
-    }
-}
-
-/// The two-sided level at which a test after `blocks` blocks may err, so that all looks from
-/// the first one on together err with probability `alpha` at most. Before the first look there is
-/// nothing to spend: its level stands for all that come earlier.
-pub(super) fn level_at(alpha: f64, spending: Spending, blocks: u32) -> f64 {
-    thread_local! {
-        /// What was computed once; the levels depend on nothing but their key.
-        static BOUNDARIES: RefCell<HashMap<(u64, Spending), Boundary>> = RefCell::default();
-    }
-    let spending = Spending { first: spending.first.max(1), ..spending };
-    BOUNDARIES.with_borrow_mut(|known| {
-        let boundary = known
-            .entry((alpha.to_bits(), spending))
-            .or_insert_with(|| Boundary::new(alpha, spending));
-        boundary.level(blocks.max(spending.first))
-    })
-}
-
-/// The levels of the looks so far, and where the sums lie that have not crossed.
-struct Boundary {
-    alpha: f64,
-    spending: Spending,
-    /// Number of blocks and level of each look.
-    levels: Vec<(u32, f64)>,
-    /// Sums on a symmetric grid, each with its density times its share of the integral.
-    grid: Vec<(f64, f64)>,
-}
-
-impl Boundary {
-    fn new(alpha: f64, spending: Spending) -> Boundary {
-        let first_look = spending.first;
-        let level = alpha * spending.until(first_look);
-        let deviation = f64::from(first_look).sqrt();
-        let end = quantile_two_sided(level) * deviation;
-        let grid = weighted(end, 1.0, |sum| density(sum / deviation) / deviation);
-        Boundary { alpha, spending, levels: vec![(first_look, level)], grid }
-    }
-
-    /// The level of the last look that is not after `blocks`.
-    fn level(&mut self, blocks: u32) -> f64 {
-        while self.next_look() <= blocks {
-            self.look();
+/// The share of the error that is spent by the look at `blocks` blocks of a study whose last looks were
+/// planned at `ends`: the first end, and then those of each time that it went on. `share` is how much
+/// of the time until the first end is over. It is never all of it, so that a study can go on and does
+/// not begin anew.
+pub(super) fn spent_by(ends: &[u32], blocks: u32, share: f64) -> f64 {
+    let at_end = |end: u32| 1.0 - LEFT_BY_LAST * f64::from(ends[0].max(1)) / f64::from(end.max(1));
+    match ends.partition_point(|end| *end < blocks) {
+        0 if blocks < ends[0] => at_end(ends[0]) * share.clamp(0.0, 1.0).powi(POWER),
+        0 => at_end(ends[0]),
+        later if later == ends.len() => at_end(blocks),
+        later => {
+            let (before, end) = (ends[later - 1], ends[later]);
+            let over = f64::from(blocks - before) / f64::from(end - before);
+            at_end(before) + (at_end(end) - at_end(before)) * over.powi(POWER)
         }
-        let after = self.levels.partition_point(|(look, _)| *look <= blocks);
-        self.levels[after - 1].1
     }
+}
 
-    fn last(&self) -> u32 {
-        self.levels[self.levels.len() - 1].0
+/// The two-sided level at which a test after `blocks` blocks may err, so that all looks, in
+/// ascending order, err together with a probability of `alpha` at most. Before the first look there
+/// is nothing to spend: its level stands for all that come earlier. Without looks it is `alpha`.
+pub(super) fn level_at(alpha: f64, looks: &[Look], blocks: u32) -> f64 {
+    type Key = Vec<(u32, u64)>;
+    thread_local! {
+        /// What was computed once; a level depends on nothing but its key.
+        static LEVELS: RefCell<HashMap<Key, f64>> = RefCell::default();
     }
+    let count = looks.partition_point(|look| look.blocks <= blocks).max(1).min(looks.len());
+    if count == 0 {
+        return alpha;
+    }
+    let looks = &looks[..count];
+    let mut key: Key = looks.iter().map(|look| (look.blocks, look.spent.to_bits())).collect();
+    key.push((0, alpha.to_bits()));
+    LEVELS.with_borrow_mut(|known| *known.entry(key).or_insert_with(|| level(alpha, looks)))
+}
 
-    fn next_look(&self) -> u32 {
-        let last = self.last();
-        last + if last < EVERY_BLOCK_MAX { 1 } else { last / EVERY_BLOCK_MAX }
-    }
+/// What the half width of an interval after `blocks` blocks, which may miss with probability `alpha`
+/// over all looks, would be times at the last planned look, for the same scatter: looks before the
+/// last one are strict.
+pub fn easing(alpha: f64, looks: &[Look], blocks: usize) -> f64 {
+    let blocks = u32::try_from(blocks).unwrap_or(u32::MAX);
+    let now = quantile_two_sided(level_at(alpha, looks, blocks));
+    (LAST_LOOK_COST * quantile_two_sided(alpha) / now).min(1.0)
+}
 
-    /// One look more: where the boundary must lie to spend what falls to it.
-    fn look(&mut self) {
-        let (last, next) = (self.last(), self.next_look());
-        let deviation = f64::from(next - last).sqrt();
-        let spend = self.alpha * (self.spending.until(next) - self.spending.until(last));
-        let crossed = |end: f64| -> f64 {
-            let beyond = |distance: f64| tail(distance / deviation);
-            let near = self.grid.iter().filter(|(sum, _)| end - sum.abs() < REACH * deviation);
-            near.map(|(sum, weight)| weight * (beyond(end - sum) + beyond(end + sum))).sum()
-        };
-        // The farther the boundary, the less crosses.
-        let total = f64::from(next).sqrt();
-        let high = root(12.0 * total, |end| crossed(end) > spend);
-        let grid = weighted(high, deviation, |sum| {
-            let near = self.grid.iter().filter(|(from, _)| (sum - from).abs() < REACH * deviation);
-            near.map(|(from, weight)| weight * density((sum - from) / deviation) / deviation).sum()
-        });
-        self.grid = grid;
-        self.levels.push((next, 2.0 * tail(high / total)));
+/// The level of the last of these looks, at least one.
+fn level(alpha: f64, looks: &[Look]) -> f64 {
+    let (first, later) = (looks[0], &looks[1..]);
+    let mut level = alpha * first.spent;
+    let deviation = f64::from(first.blocks.max(1)).sqrt();
+    let end = quantile_two_sided(level) * deviation;
+    let mut grid = weighted(end, 1.0, |sum| density(sum / deviation) / deviation);
+    let mut last = first;
+    for next in later {
+        (level, grid) = look(&grid, alpha * (next.spent - last.spent), last.blocks, next.blocks);
+        last = *next;
     }
+    level
+}
+
+/// One look more: where the boundary must lie to spend what falls to it, and the sums on a symmetric
+/// grid that have not crossed, each with its density times its share of the integral.
+fn look(before: &[(f64, f64)], spend: f64, last: u32, next: u32) -> (f64, Vec<(f64, f64)>) {
+    let deviation = f64::from(next.saturating_sub(last).max(1)).sqrt();
+    let crossed = |end: f64| -> f64 {
+        let beyond = |distance: f64| tail(distance / deviation);
+        let near = before.iter().filter(|(sum, _)| end - sum.abs() < REACH * deviation);
+        near.map(|(sum, weight)| weight * (beyond(end - sum) + beyond(end + sum))).sum()
+    };
+    // The farther the boundary, the less crosses.
+    let total = f64::from(next).sqrt();
+    let high = root(12.0 * total, |end| crossed(end) > spend);
+    let grid = weighted(high, deviation, |sum| {
+        let near = before.iter().filter(|(from, _)| (sum - from).abs() < REACH * deviation);
+        near.map(|(from, weight)| weight * density((sum - from) / deviation) / deviation).sum()
+    });
+    (2.0 * tail(high / total), grid)
 }
 
 /// Points from `-end` to `end` with the density there times Simpson's weight.
@@ -179,7 +175,12 @@ fn density(z: f64) -> f64 {
 mod tests {
     use super::*;
 
-    const FROM_5: Spending = Spending { first: 5, fixed: false };
+    /// Looks after every block from the fifth to the last of these ends.
+    fn looks(first: u32, ends: &[u32]) -> Vec<Look> {
+        let spent =
+            |blocks| spent_by(ends, blocks, f64::from(blocks) / f64::from(ends[0])).max(0.01);
+        (first..=ends[ends.len() - 1]).map(|blocks| Look { blocks, spent: spent(blocks) }).collect()
+    }
 
     #[test]
     fn the_normal_tail_agrees_with_the_tables() {
@@ -194,17 +195,30 @@ mod tests {
 
     #[test]
     fn what_is_spent_never_exceeds_the_budget_and_never_ends() {
-        assert_eq!(FROM_5.until(5), 0.25);
-        assert_eq!(FROM_5.until(10), 0.625);
-        assert!(FROM_5.until(100_000) < 1.0);
+        let all = looks(5, &[20, 40, 60]);
+        assert!(all.windows(2).all(|pair| pair[0].spent < pair[1].spent), "{all:?}");
+        assert!(all[3].spent < 0.1 && (0.89..0.91).contains(&all[15].spent), "{all:?}");
+        assert!(all[55].spent < 1.0 && spent_by(&[20], 100_000, 1.0) < 1.0);
         for alpha in [0.05, 0.003] {
             let levels: Vec<f64> =
-                (5..=200).map(|blocks| level_at(alpha, FROM_5, blocks)).collect();
-            assert!((levels[0] - alpha / 4.0).abs() < 1e-12);
+                all.iter().map(|look| level_at(alpha, &all, look.blocks)).collect();
+            assert!((levels[0] - alpha * all[0].spent).abs() < 1e-12);
             // Each look may spend its own share at least, and all of them less than the whole.
             assert!(levels.iter().all(|level| (0.0..alpha).contains(level)), "{levels:?}");
         }
-        assert_eq!(level_at(0.05, FROM_5, 3), level_at(0.05, FROM_5, 5));
+        assert_eq!(level_at(0.05, &all, 3), level_at(0.05, &all, 5));
+        assert_eq!(level_at(0.05, &[], 7), 0.05);
+    }
+
+    /// What error spending costs: the last look's quantile beside that of a single test. (Spending a
+    /// quarter at once and the rest without an end cost 29 % at eight blocks and 45 % at twenty.)
+    #[test]
+    fn looking_after_every_block_costs_the_last_look_few_percent() {
+        for (first, last) in [(3, 8), (5, 8), (5, 12), (5, 20)] {
+            let all = looks(first, &[last]);
+            let cost = quantile_two_sided(level_at(0.05, &all, last)) / 1.959_964;
+            assert!((1.02..1.12).contains(&cost), "{first} to {last}: {cost}");
+        }
     }
 
     /// The recursion against counting: walks that cross somewhere are as many as was promised.
@@ -220,8 +234,9 @@ mod tests {
             let radius = (-2.0 * uniform().ln()).sqrt();
             radius * (2.0 * std::f64::consts::PI * uniform()).cos()
         };
+        let looks = looks(5, &[20]);
         let bounds: Vec<f64> = (5..=20)
-            .map(|n| quantile_two_sided(level_at(0.2, FROM_5, n)) * f64::from(n).sqrt())
+            .map(|n| quantile_two_sided(level_at(0.2, &looks, n)) * f64::from(n).sqrt())
             .collect();
         let mut crossed = 0;
         for _ in 0..WALKS {
@@ -232,7 +247,7 @@ mod tests {
             });
             crossed += u32::from(crosses);
         }
-        let expected = 0.2 * FROM_5.until(20);
+        let expected = 0.2 * spent_by(&[20], 20, 1.0);
         let found = f64::from(crossed) / f64::from(WALKS);
         assert!((found - expected).abs() < 0.006, "{found} instead of {expected}");
     }

@@ -5,14 +5,20 @@ use serde::{Deserialize, Serialize};
 use serde_with_macros::skip_serializing_none;
 
 use super::location::locate;
+use super::looks::{Look, spent_by};
 use super::{BLOCKS_MIN_FOR_INTERVAL, StatisticsError};
 
 /// Half width at which an interval is tight enough whatever it says: ± 2 %.
 pub const TIGHT: f64 = 0.02;
 
+/// However soon a look comes, it may err with this share of the error.
+const SPENT_MIN: f64 = 0.02;
+/// Up to so many blocks every block is a look; later looks are a twentieth of the blocks apart.
+const EVERY_BLOCK_MAX: u32 = 20;
+
 /// When the blocks are enough.
 #[skip_serializing_none]
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StopRule {
     /// No stop before so many blocks.
     pub min_blocks: u32,
@@ -25,6 +31,12 @@ pub struct StopRule {
     /// versions, whose fixed numbers left nothing for later.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub fixed: bool,
+    /// The last looks that were planned: the greatest number of blocks or the one at which the budget
+    /// ended, then one for each time that the study went on. Empty until one of these happens.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ends: Vec<u32>,
+    /// The budget in ns that the looks until then were paced by, once the study goes on without it.
+    pub budget_ns: Option<u64>,
 }
 
 impl StopRule {
@@ -33,16 +45,53 @@ impl StopRule {
     pub fn deciding(min_blocks: u32, max_blocks: u32) -> StopRule {
         let first_look = min_blocks.max(BLOCKS_MIN_FOR_INTERVAL as u32);
         let first_look = (first_look < max_blocks).then_some(first_look);
-        StopRule { min_blocks, max_blocks, first_look, fixed: first_look.is_none() }
+        StopRule {
+            min_blocks,
+            max_blocks,
+            first_look,
+            fixed: first_look.is_none(),
+            ends: Vec::new(),
+            budget_ns: None,
+        }
     }
 
     /// The rule once `max_blocks` may be done. The error that is left is spent, and none anew; a
     /// number of blocks that was fixed counts as the first look.
     pub fn up_to(&self, max_blocks: u32) -> StopRule {
         let fixed = self.fixed || self.first_look.is_none();
-        let first_look = self.first_look.unwrap_or(self.max_blocks);
-        let first_look = Some(first_look.max(BLOCKS_MIN_FOR_INTERVAL as u32));
-        StopRule { max_blocks, min_blocks: self.min_blocks.min(max_blocks), first_look, fixed }
+        let first_look = Some(self.first().max(BLOCKS_MIN_FOR_INTERVAL as u32));
+        let mut ends = self.ends();
+        ends.extend(Some(max_blocks).filter(|end| *end > ends[ends.len() - 1]));
+        let min_blocks = self.min_blocks.min(max_blocks);
+        StopRule { max_blocks, min_blocks, first_look, fixed, ends, budget_ns: self.budget_ns }
+    }
+
+    fn first(&self) -> u32 {
+        self.first_look.unwrap_or(self.max_blocks)
+    }
+
+    /// The last looks that were planned; at least one.
+    fn ends(&self) -> Vec<u32> {
+        let planned = if self.fixed { self.first() } else { self.max_blocks };
+        if self.ends.is_empty() { vec![planned] } else { self.ends.clone() }
+    }
+
+    /// The looks of a study that reached so many blocks. `share` is the share of its budget that was
+    /// spent at the end of a block; without a budget it is that of the blocks.
+    pub fn looks(&self, reached: u32, share: impl Fn(u32) -> Option<f64>) -> Vec<Look> {
+        let ends = self.ends();
+        let mut blocks = self.first().min(ends[0]);
+        let (mut looks, mut spent): (Vec<Look>, f64) = (Vec::new(), SPENT_MIN);
+        let until = reached.max(blocks);
+        while blocks <= until {
+            let over = share(blocks).unwrap_or(f64::from(blocks) / f64::from(ends[0].max(1)));
+            spent = spent_by(&ends, blocks, over).max(spent);
+            looks.push(Look { blocks, spent });
+            let apart = if blocks < EVERY_BLOCK_MAX { 1 } else { blocks / EVERY_BLOCK_MAX };
+            let next_end = ends.iter().copied().find(|end| *end > blocks);
+            blocks = (blocks + apart).min(next_end.unwrap_or(u32::MAX));
+        }
+        looks
     }
 
     /// Refuses a rule that cannot be followed.

@@ -68,7 +68,7 @@ pub fn compare_unpaired_family<S: AsRef<[f64]>>(
         })
         .collect();
     // What was not measured side by side was not stopped by what it says.
-    let options = &ComparisonOptions { first_look: None, fixed: false, ..*options };
+    let options = &ComparisonOptions { looks: Vec::new(), ..*options };
     let corrected = holm(&tests, 1.0 - options.confidence, options);
     let comparisons = pairs.iter().zip(differences).zip(tests).zip(corrected);
     Ok(comparisons
@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     const OPTIONS: ComparisonOptions =
-        ComparisonOptions { confidence: 0.95, same_within: 0.05, first_look: None, fixed: false };
+        ComparisonOptions { confidence: 0.95, same_within: 0.05, looks: Vec::new() };
 
     fn one(before: &[f64], after: &[f64]) -> UnpairedComparison {
         compare_unpaired_family(&[(before, after)], &OPTIONS).unwrap()[0]

@@ -2,7 +2,7 @@
 //! independent trials and an interval from their scatter is too narrow.
 //!
 //! It takes samples by block and changes no estimate. In a study that stops when it knows, the
-//! intervals are wider by what it finds.
+//! intervals are wider where it finds that.
 
 use super::distribution::normal_two_sided;
 
@@ -11,8 +11,6 @@ const PAIRS_MIN: usize = 6;
 /// Level of the warning, one-sided. It is lenient: what wanders bends the rate of false
 /// differences, and a remark costs little.
 const LEVEL: f64 = 0.05;
-/// Fewest ratios whose interval is widened.
-const PAIRS_MIN_FOR_WIDENING: usize = 5;
 /// Largest correlation that is believed of so few values.
 const CORRELATION_MAX: f64 = 0.8;
 /// Standard errors of the correlation, 1 / √n, up to which it is not excluded.
@@ -34,15 +32,11 @@ pub fn wander(baseline: &[f64], contender: &[f64]) -> Option<f64> {
     is_wandering.then_some(1.0 - neumann / 2.0)
 }
 
-/// By what the standard error of the ratios' mean grows when each follows the one before as closely
-/// as it seems: √((1 + r) / (1 - r)) with the correlation r, at least 1.
+/// By what the standard error of the ratios' mean grows when each follows the one before: √((1 + r) /
+/// (1 - r)) with their correlation r where it is significant. What chance shows of one is no reason to
+/// widen an interval.
 pub(super) fn widening(baseline: &[f64], contender: &[f64]) -> f64 {
-    let ratios = log_ratios(baseline, contender);
-    if ratios.len() < PAIRS_MIN_FOR_WIDENING {
-        return 1.0;
-    }
-    let correlation = neumann(&ratios).map_or(0.0, |neumann| 1.0 - neumann / 2.0);
-    growth(correlation.clamp(0.0, CORRELATION_MAX))
+    growth(wander(baseline, contender).unwrap_or_default().clamp(0.0, CORRELATION_MAX))
 }
 
 /// By what the standard error may still be too small: the growth by the largest correlation that

@@ -97,9 +97,8 @@ impl Studies {
             ..Default::default()
         };
         let plan = Plan::new(text.resolve(&Known::named(["ext4"])).expect("the study is sound"), 0);
-        let rule = plan.stop_rule;
-        let first_look = rule.first_look;
-        let options = ComparisonOptions { same_within, first_look, ..ComparisonOptions::default() };
+        let rule = plan.stop_rule.clone();
+        let options = ComparisonOptions { same_within, ..ComparisonOptions::default() };
         Studies { plan, truth: truth.to_vec(), options, rule, takes_order_out: true }
     }
 
@@ -147,9 +146,11 @@ impl Studies {
                 baseline: adjusted[0].clone(),
                 contenders: adjusted[1..].to_vec(),
                 corrections: corrections.collect(),
-                slow_turns: Vec::new(),
+                ..Group::default()
             };
-            compared = compare_families(&[group], &self.options)
+            let looks = self.rule.looks(blocks, |_| None);
+            let options = ComparisonOptions { looks, ..self.options.clone() };
+            compared = compare_families(&[group], &options)
                 .expect("simulated samples are positive")
                 .remove(0);
             let tight = TIGHT.min(self.options.same_within).ln_1p();
