@@ -1,4 +1,4 @@
-//! The notation of a contender: `[LABEL: ]FS [MKFS OPTIONS] [@ MOUNT OPTIONS] [over LAYER]... [on ENVIRONMENT]`.
+//! The notation of a contender: `[LABEL: ][LAYER over]... FS [MKFS OPTIONS] [@ MOUNT OPTIONS] [over LAYER]... [on ENVIRONMENT]`.
 //!
 //! This file knows the notation only; which file systems and layers exist, and which of their options
 //! make sense, is for who makes them. Options are split as a shell would split them and are handed to
@@ -48,7 +48,9 @@ impl Known {
     /// Refuses a contender of this file system with an option that can name something else than its
     /// device.
     pub fn check_options(&self, contender: &Contender) -> Result<(), String> {
-        outside::check(contender.top(), self)
+        outside::check(contender.base(), self)?;
+        let of_layer = Known { name: "", flags: "", paths: "" };
+        contender.above().iter().try_for_each(|layer| outside::check(layer, &of_layer))
     }
 }
 
@@ -61,9 +63,16 @@ pub struct Contender {
     /// Its layers from the top down; never empty. The first one is what the workload works on, the last
     /// one lies on the device.
     pub layers: Vec<Layer>,
+    /// How many of the layers are above the file system: each works on a directory of the one below it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub above: usize,
     /// Where it runs.
     #[serde(skip_serializing_if = "Environment::is_this_machine")]
     pub environment: Environment,
+}
+
+fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 /// One part of a stack, written `NAME[:ARGUMENT] [OPTIONS] [@ MOUNT OPTIONS]`: a file system, or what
@@ -87,7 +96,7 @@ impl Default for Contender {
     /// One without a name, on whose only layer nothing is known.
     fn default() -> Contender {
         let layers = vec![Layer::default()];
-        Contender { label: String::new(), layers, environment: Environment::default() }
+        Contender { label: String::new(), layers, above: 0, environment: Environment::default() }
     }
 }
 
@@ -166,7 +175,8 @@ pub struct ContenderError {
 
 impl Contender {
     /// Reads a contender. `known` are the file systems that there are; the nearest of them is suggested
-    /// for an unknown one.
+    /// for an unknown one. The first layer of such a name is the file system. Which layers there are
+    /// above and below it is not looked at.
     pub fn parse(text: &str, known: &[Known]) -> Result<Contender, ContenderError> {
         let fail = |problem: String| ContenderError { text: text.to_string(), problem };
         let (label, rest) = split_label(text);
@@ -189,14 +199,15 @@ impl Contender {
         }
         let layers = words.split(|word| word == "over").map(Layer::parse);
         let layers: Vec<Layer> = layers.collect::<Result<_, _>>().map_err(fail)?;
-        let top = &layers[0];
-        let is_directory = top.name == DIRECTORY;
-        let file_system = known
-            .iter()
-            .find(|one| one.name == top.name && (top.argument.is_none() || is_directory));
+        let find = |layer: &Layer| known.iter().find(|one| one.name == layer.name);
+        let above = layers.iter().position(|layer| find(layer).is_some()).unwrap_or(0);
+        let base = &layers[above];
+        let is_directory = base.name == DIRECTORY;
+        let file_system = find(base).filter(|_| base.argument.is_none() || is_directory);
         let Some(file_system) = file_system else {
+            let written = Layer { options: Vec::new(), mount_options: Vec::new(), ..base.clone() };
             let names = Known::names(known);
-            return Err(fail(unknown("file system is called", &words[0], &names)));
+            return Err(fail(unknown("file system is called", &written.to_string(), &names)));
         };
         if is_directory && (layers.len() > 1 || on.is_some()) {
             return Err(fail(
@@ -213,24 +224,30 @@ impl Contender {
             Some(label) => label.to_string(),
             None => rest.split_whitespace().collect::<Vec<_>>().join(" "),
         };
-        outside::check(top, file_system).map_err(fail)?;
         let environment = on.unwrap_or_default();
-        Ok(Contender { label: name::of(&label), layers, environment })
+        let contender = Contender { label: name::of(&label), layers, above, environment };
+        file_system.check_options(&contender).map_err(fail)?;
+        Ok(contender)
     }
 
-    /// What the workload works on.
-    pub fn top(&self) -> &Layer {
-        &self.layers[0]
+    /// The layer that is its file system.
+    pub fn base(&self) -> &Layer {
+        &self.layers[self.above]
     }
 
     /// The name of its file system.
     pub fn file_system(&self) -> &str {
-        &self.top().name
+        &self.base().name
+    }
+
+    /// What lies above its file system, the uppermost first.
+    pub fn above(&self) -> &[Layer] {
+        &self.layers[..self.above]
     }
 
     /// What lies between its file system and the device, the uppermost first.
     pub fn below(&self) -> &[Layer] {
-        &self.layers[1..]
+        &self.layers[self.above + 1..]
     }
 
     /// The notation of each of [`Contender::below`].
@@ -240,7 +257,7 @@ impl Contender {
 
     /// The existing directory that it is.
     pub fn directory(&self) -> Option<&Path> {
-        self.top().argument.as_deref().filter(|_| self.file_system() == DIRECTORY).map(Path::new)
+        self.base().argument.as_deref().filter(|_| self.file_system() == DIRECTORY).map(Path::new)
     }
 
     /// Whether it is the bare device.
@@ -324,10 +341,10 @@ mod tests {
         let contender = parse("nj: ext4 -O ^has_journal @ noatime,commit=30 data=writeback");
         assert_eq!(contender.label, "nj");
         assert_eq!(contender.file_system(), "ext4");
-        assert_eq!(contender.top().options, ["-O", "^has_journal"]);
-        assert_eq!(contender.top().mount_options, ["noatime", "commit=30", "data=writeback"]);
+        assert_eq!(contender.base().options, ["-O", "^has_journal"]);
+        assert_eq!(contender.base().mount_options, ["noatime", "commit=30", "data=writeback"]);
         let joined = parse("ext4 @ noatime @ lazytime,commit=30");
-        assert_eq!(joined.top().mount_options, ["noatime", "lazytime", "commit=30"]);
+        assert_eq!(joined.base().mount_options, ["noatime", "lazytime", "commit=30"]);
     }
 
     #[test]
@@ -343,7 +360,7 @@ mod tests {
     fn the_environment_is_the_last_part() {
         let contender = parse("old: ext4 -O ^has_journal @ noatime on linux-6.1");
         assert_eq!(contender.environment.guest(), Some("linux-6.1"));
-        assert_eq!(contender.top().mount_options, ["noatime"]);
+        assert_eq!(contender.base().mount_options, ["noatime"]);
         assert_eq!(parse("xfs on /boot/vmlinuz").label, "xfs on /boot/vmlinuz");
         assert_eq!(parse("xfs").environment, Environment::ThisMachine);
         let message = |text: &str| Contender::parse(text, KNOWN).unwrap_err().to_string();
@@ -400,6 +417,23 @@ mod tests {
             (options.options, options.mount_options),
             (vec!["--chunk=64".into()], vec!["x".into()])
         );
+    }
+
+    #[test]
+    fn layers_over_a_directory_stand_above_the_file_system() {
+        let contender = parse("g: gocryptfs -aessiv over overlayfs over ext4 -F over delay:1ms");
+        assert_eq!(contender.file_system(), "ext4");
+        assert_eq!(contender.base().options, ["-F"]);
+        let above: Vec<&str> = contender.above().iter().map(|one| one.name.as_str()).collect();
+        assert_eq!(above, ["gocryptfs", "overlayfs"]);
+        assert_eq!(contender.below_texts(), ["delay:1ms"]);
+        assert_eq!(parse(&contender.notation()), contender);
+        let json = serde_json::to_string(&contender).unwrap();
+        assert_eq!(serde_json::from_str::<Contender>(&json).unwrap(), contender, "{json}");
+        let above_all = json.replace("\"above\":2", "\"above\":4");
+        assert!(serde_json::from_str::<Contender>(&above_all).is_err());
+        let outside = Contender::parse("overlayfs @ lowerdir=/etc over ext4", KNOWN);
+        assert!(outside.unwrap_err().to_string().contains("can name something else"));
     }
 
     /// As they were stored before there were environments, before they were stacks, and today.

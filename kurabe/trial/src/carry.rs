@@ -31,6 +31,7 @@ use crate::leftovers::{DIRECTORY_VARIABLE, Processes, end_those_of};
 use crate::scratch::Occupied;
 use crate::stop::Stop;
 use crate::tool::{Failure, Toolbox};
+use crate::upper;
 use crate::user::User;
 use crate::warm::{self, search_path};
 use crate::watch::Watch;
@@ -128,7 +129,9 @@ impl Trial<'_> {
     fn whole(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
         let spec = self.spec;
         let file_system = filesystem::of(&spec.contender).map_err(Failure::of)?;
-        self.record.counts_write_bytes = Some(file_system.counts_write_bytes);
+        upper::check(&spec.contender).map_err(Failure::of)?;
+        let counts = file_system.counts_write_bytes && upper::count_write_bytes(&spec.contender);
+        self.record.counts_write_bytes = Some(counts);
         self.user = match &spec.user {
             Some(name) => User::to_become(name).map_err(Failure::of)?,
             None => None,
@@ -151,7 +154,7 @@ impl Trial<'_> {
             let (user, group) = user.numbers();
             stage.mount_options.extend((file_system.owner_options)(user, group));
         }
-        let mut instance = file_system.begin(stage);
+        let mut instance = upper::begin(file_system, stage);
         let carried = self.phases(instance.as_mut(), file_system, attached.as_mut(), tools);
         tools.clean_up_within(TEARDOWN_MAX);
         if let (Err(_), Some(before)) = (&carried, &self.processes_before) {

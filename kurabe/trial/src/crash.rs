@@ -348,7 +348,7 @@ impl Trial<'_, '_> {
             .map_err(served_failure)?;
         bench.attach(disk)?;
         let mut tools = bench.tools(None);
-        let mut instance = bench.file_system()?.begin(bench.stage());
+        let mut instance = bench.instance()?;
         let mut full = "and the load had not begun";
         let recorded = (|| {
             instance.make(&mut tools)?;

@@ -12,7 +12,7 @@ mod ext;
 mod f2fs;
 mod fat;
 mod jfs;
-mod kernel;
+pub(crate) mod kernel;
 mod minfs;
 mod nilfs2;
 mod ntfs3;
@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use guest::{Recipe, Supplies};
-use lab::contender::{Contender, Known};
+use lab::contender::{Contender, Known, Layer};
 
 use crate::device::Node;
 use crate::facts::tool_version;
@@ -52,7 +52,11 @@ pub struct Tool {
 }
 
 impl Tool {
-    const fn new(name: &'static str, package: &'static str, version: &'static str) -> Tool {
+    pub(crate) const fn new(
+        name: &'static str,
+        package: &'static str,
+        version: &'static str,
+    ) -> Tool {
         Tool { name, package, version: Some(version) }
     }
 
@@ -93,7 +97,7 @@ pub enum Access {
 pub const OWN_PACKAGE: &str = "";
 
 /// CPU time in ns of the processes of this name in the trial's own process namespace, so far.
-fn cpu_time_of(name: &str) -> Option<u64> {
+pub(crate) fn cpu_time_of(name: &str) -> Option<u64> {
     let tick_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second();
     let ticks = running().filter(|process| process.name == name).map(|one| one.cpu_ticks);
     ticks.reduce(|sum, more| sum + more).map(|ticks| ticks * tick_ns)
@@ -206,7 +210,7 @@ impl FileSystem {
         Known { name: self.name, flags: self.mkfs_flags, paths: self.mkfs_paths }
     }
 
-    /// A file system for one trial. Touches nothing yet.
+    /// A file system for one trial, without the layers above it. Touches nothing yet.
     pub fn begin(&'static self, stage: Stage) -> Box<dyn Instance> {
         match &self.kind {
             Kind::Kernel(kernel) => kernel.begin(self.kernel_name.unwrap_or(self.name), stage),
@@ -226,6 +230,8 @@ pub struct Stage {
     pub mkfs_options: Vec<String>,
     /// Mount options, one word each.
     pub mount_options: Vec<String>,
+    /// The layers above it, the uppermost first.
+    pub above: Vec<Layer>,
     /// The existing directory of a `dir:` contender.
     pub directory: Option<PathBuf>,
     /// Its device and inode when the session began.
@@ -256,8 +262,9 @@ impl Stage {
         Stage {
             node: node.cloned(),
             size_bytes,
-            mkfs_options: contender.top().options.clone(),
-            mount_options: contender.top().mount_options.clone(),
+            mkfs_options: contender.base().options.clone(),
+            mount_options: contender.base().mount_options.clone(),
+            above: contender.above().to_vec(),
             directory: contender.directory().map(Path::to_path_buf),
             directory_identity: None,
             discard: discard || asks_for_discard(contender),
@@ -469,7 +476,7 @@ pub fn asks_for_discard(contender: &Contender) -> bool {
     let asks = |word: &String| {
         word.split([',', '=']).any(|part| part == "discard" || part == "trim" || part == "autotrim")
     };
-    let top = contender.top();
+    let top = contender.base();
     top.options.iter().chain(&top.mount_options).any(asks)
 }
 
@@ -479,12 +486,17 @@ pub fn missing(file_system: &FileSystem) -> Vec<String> {
         return vec![format!("{why}: --on debian")];
     }
     let mut missing = missing_tools(file_system);
-    if let Some(name) = unknown_to_kernel(file_system) {
-        missing.push(format!(
-            "the kernel does not know '{name}'; try modprobe {name}, a kernel that has it, or a guest: --on debian"
-        ));
-    }
+    missing.extend(file_system.kernel_name.and_then(kernel_lacks));
     missing
+}
+
+/// What to do where this machine's kernel does not have a file system.
+pub(crate) fn kernel_lacks(name: &str) -> Option<String> {
+    (!kernel_knows(name)).then(|| {
+        format!(
+            "the kernel does not know '{name}'; try modprobe {name}, a kernel that has it, or a guest: --on debian"
+        )
+    })
 }
 
 /// Whether a file system is missing on this machine and a guest has it.
@@ -499,8 +511,13 @@ fn unknown_to_kernel(file_system: &FileSystem) -> Option<&'static str> {
 
 /// The tools of a file system that are not installed, a line each.
 pub fn missing_tools(file_system: &FileSystem) -> Vec<String> {
+    missing_of(file_system.tools)
+}
+
+/// Which of these tools are not installed, a line each.
+pub(crate) fn missing_of(tools: &[Tool]) -> Vec<String> {
     let mut missing = Vec::new();
-    for tool in file_system.tools {
+    for tool in tools {
         if let Some(not_found) = not_found(tool.name) {
             missing.push(match tool.package {
                 OWN_PACKAGE => {

@@ -22,6 +22,7 @@ pub mod stop;
 #[allow(unsafe_code)]
 mod sys;
 pub mod tool;
+pub mod upper;
 pub mod user;
 pub mod warm;
 pub mod watch;

@@ -6,6 +6,7 @@ use lab::contender::Contender;
 use lab::study::{LeftOut, Study};
 use loads::KINDS;
 use trial::filesystem;
+use trial::upper;
 use trust::Directory;
 
 use super::images::{built_for, image, lacks};
@@ -98,13 +99,16 @@ fn keep(
 /// What this machine lacks for a contender, a line each. What the kernel of a guest has is known when
 /// its image is there.
 pub fn missing(contender: &Contender) -> Vec<String> {
-    match (filesystem::by_name(contender.file_system()), contender.environment.guest()) {
-        // Its tools come with it.
-        (Some(_), Some(_)) if built_for(contender).is_some() => Vec::new(),
-        (Some(file_system), Some(_)) => filesystem::missing_tools(file_system),
-        (Some(file_system), None) => filesystem::missing(file_system),
-        (None, _) => Vec::new(),
-    }
+    let mut missing =
+        match (filesystem::by_name(contender.file_system()), contender.environment.guest()) {
+            // Its tools come with it.
+            (Some(_), Some(_)) if built_for(contender).is_some() => Vec::new(),
+            (Some(file_system), Some(_)) => filesystem::missing_tools(file_system),
+            (Some(file_system), None) => filesystem::missing(file_system),
+            (None, _) => Vec::new(),
+        };
+    missing.extend(upper::missing(contender));
+    missing
 }
 
 /// Whether a contender is missing on this machine and a guest has it.

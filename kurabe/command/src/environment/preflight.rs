@@ -95,6 +95,7 @@ fn contender_problems(
         return vec![format!("this kurabe does not know {}", contender.file_system())];
     };
     let mut problems = left_out::missing(contender);
+    problems.extend(trial::upper::check(contender).err());
     problems.extend(trial::device::check_layers(&contender.below_texts()).err());
     let least = file_system.size_bytes_min;
     if file_system.needs_device

@@ -12,6 +12,7 @@ use trial::facts::Machine;
 use trial::filesystem;
 use trial::ledger::{self, Ledger};
 use trial::stop::Stop;
+use trial::upper;
 use trust::Directory;
 
 use super::left_out;
@@ -162,6 +163,7 @@ fn tool_versions(study: &Study) -> Value {
         .iter()
         .filter_map(|contender| filesystem::by_name(contender.file_system()))
         .flat_map(|file_system| file_system.tools)
+        .chain(study.contenders.iter().flat_map(upper::tools))
         .filter_map(|tool| Some((tool.name.to_string(), Value::from(tool.installed_version()?))))
         .collect();
     Value::Object(versions)

@@ -296,7 +296,7 @@ fn replay(place: &str) -> Result<u8, Failure> {
     let look = match known.and_then(|known| known.kernel_name) {
         Some(name) => {
             let options =
-                [&["loop".to_string()], &judged.contender.top().mount_options[..]].concat();
+                [&["loop".to_string()], &judged.contender.base().mount_options[..]].concat();
             format!("; to look at it: mount -t {name} -o {} {image} DIRECTORY", options.join(","))
         }
         None => String::new(),
@@ -442,14 +442,17 @@ pub fn contenders(texts: &[String]) -> Result<Vec<Contender>, Failure> {
                     .into(),
             ));
         }
+        trial::upper::check(&contender).map_err(refused)?;
         check_layers(&contender.below_texts()).map_err(refused)?;
         if contenders.iter().any(|other| other.label == contender.label) {
             return Err(refused(
                 "the label is there twice; give it another, as in 'b: ext4'".into(),
             ));
         }
-        if let Some(missing) = filesystem::missing(known).first() {
-            return Err(refused(missing.clone()));
+        let mut missing = filesystem::missing(known);
+        missing.extend(trial::upper::missing(&contender));
+        if let Some(missing) = missing.into_iter().next() {
+            return Err(refused(missing));
         }
         contenders.push(contender);
     }

@@ -14,6 +14,8 @@ pub struct Contender {
     #[serde(default)]
     layers: Vec<AnyLayer>,
     #[serde(default)]
+    above: usize,
+    #[serde(default)]
     environment: Environment,
     file_system: Option<String>,
     #[serde(alias = "directory")]
@@ -47,7 +49,8 @@ impl TryFrom<Contender> for super::Contender {
     type Error = &'static str;
 
     fn try_from(stored: Contender) -> Result<super::Contender, &'static str> {
-        let Contender { label, mut environment, place, mkfs_options, mount_options, .. } = stored;
+        let Contender { label, above, mut environment, place, mkfs_options, mount_options, .. } =
+            stored;
         let layers = stored.layers.into_iter().map(|layer| match layer {
             AnyLayer::Text(text) => Layer::named(&text),
             AnyLayer::Layer(layer) => layer,
@@ -56,20 +59,22 @@ impl TryFrom<Contender> for super::Contender {
         if let Some(name) = stored.file_system {
             layers.insert(0, Layer { name, argument: None, options: mkfs_options, mount_options });
         }
-        let Some(top) = layers.first_mut() else { return Err("a contender has no layer") };
+        let Some(base) = layers.get_mut(above) else {
+            return Err("a contender has no file system");
+        };
         match place {
-            Some(Place::Directory(path)) => top.argument = Some(path),
+            Some(Place::Directory(path)) => base.argument = Some(path),
             Some(Place::Guest(guest)) => environment = Environment::Guest(guest),
             Some(Place::Ssh(host)) => environment = Environment::Ssh(host),
             Some(Place::ThisHost) | None => {}
         }
-        if top.name == DIRECTORY
-            && (top.argument.is_none()
+        if base.name == DIRECTORY
+            && (base.argument.is_none()
                 || environment != Environment::ThisMachine
                 || layers.len() > 1)
         {
             return Err("a directory is no path of this machine alone");
         }
-        Ok(super::Contender { label, layers, environment })
+        Ok(super::Contender { label, layers, above, environment })
     }
 }

@@ -24,6 +24,7 @@ use crate::device::served::{Pages, Served};
 use crate::device::{Attached, Node, attach_served};
 use crate::filesystem::{self, Access, FileSystem, Instance, Stage};
 use crate::tool::{Failure, Toolbox};
+use crate::upper;
 use crate::workload::Talk;
 
 /// See above.
@@ -207,6 +208,13 @@ impl<'a> Bench<'a> {
         }
     }
 
+    /// The contender's stack on its device.
+    pub fn instance(&self) -> Result<Box<dyn Instance>, Failure> {
+        let file_system = self.file_system()?;
+        upper::check(&self.setting.spec.contender).map_err(Failure::of)?;
+        Ok(upper::begin(file_system, self.stage()))
+    }
+
     pub fn tools(&self, deadline: Option<Instant>) -> Toolbox {
         let mut tools = Toolbox::new(deadline, self.setting.stop.clone());
         tools.see_host(self.setting.host);
@@ -249,7 +257,7 @@ impl<'a> Bench<'a> {
     ) -> Result<R, Failure> {
         self.cut(state, flushes)?;
         let mut tools = self.tools(None);
-        let mut instance = self.file_system()?.begin(self.stage());
+        let mut instance = self.instance()?;
         let done = act(&mut *instance, &mut tools);
         tools.clean_up_within(TEARDOWN_MAX);
         let ended = instance.end(&mut tools);

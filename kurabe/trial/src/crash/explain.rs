@@ -73,7 +73,7 @@ impl Trial<'_, '_> {
         // Mounted once, so that its journal is played back.
         bench.after_cut(&whole, Flushes::Kept, |instance, tools| instance.mount_untimed(tools))?;
         let mut tools = bench.tools(None);
-        let mut instance = bench.file_system()?.begin(bench.stage());
+        let mut instance = bench.instance()?;
         for case in cases.iter_mut() {
             for (lost, named) in case.state.lost.iter().zip(&mut case.lost) {
                 let request = &recorded.recording.log.requests[lost.request];

@@ -1,0 +1,413 @@
+//! The layers over a directory: one descriptor each, one file each.
+//!
+//! A layer gets a directory of the layer below it and gives another one. To add one, write its file and
+//! add a line to [`all`]. [`Over`] puts one over any [`Instance`] and is an [`Instance`] itself, so that a
+//! trial cannot tell a stack from a file system.
+
+mod bindfs;
+mod encfs;
+mod gocryptfs;
+mod mergerfs;
+mod overlayfs;
+
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use lab::contender::{Contender, Layer};
+use rustix::mount::UnmountFlags;
+use vocabulary::suggestion::unknown;
+
+use crate::filesystem::kernel::{make_mount_point, sync_file_system, unmount};
+use crate::filesystem::{
+    Access, FileSystem, Instance, Owner, Stage, Tool, by_name as file_system_by_name, cpu_time_of,
+    kernel_lacks, missing_of,
+};
+use crate::host_proc::HostProc;
+use crate::ledger::random_name;
+use crate::scratch::Occupied;
+use crate::tool::{Failure, Toolbox};
+use crate::user::User;
+
+/// What a layer over a directory is and needs.
+pub struct Upper {
+    /// The name in the notation of a contender.
+    pub name: &'static str,
+    /// What it is, in one line.
+    pub summary: &'static str,
+    /// The tools that a trial runs.
+    pub tools: &'static [Tool],
+    /// The name in `/proc/filesystems` without which it cannot be mounted.
+    pub kernel_name: &'static str,
+    /// Beginnings of the words that may follow its name: what its tool takes, none of which names a file.
+    pub options: &'static [&'static str],
+    /// Whether a number of directories may follow its name, as in `mergerfs:3`.
+    pub takes_number: bool,
+    /// The process that serves it in user space.
+    daemon: Option<&'static str>,
+    /// Makes in the directory below what it is mounted from, once.
+    prepare: fn(&Place<'_>, &mut Toolbox) -> Result<(), Failure>,
+    /// The command line that mounts it.
+    mount: fn(&Place<'_>) -> Vec<String>,
+}
+
+/// Where a layer lies.
+pub struct Place<'a> {
+    /// The directory of the layer below.
+    pub below: &'a Path,
+    /// Where it is mounted.
+    pub point: &'a Path,
+    /// How it is written.
+    pub layer: &'a Layer,
+    /// A file with a password of this contender's own, while it is prepared and mounted.
+    pub password: &'a Path,
+}
+
+impl Place<'_> {
+    /// Makes directories in the one below.
+    fn make_below(&self, names: &[&str]) -> Result<(), Failure> {
+        names.iter().try_for_each(|name| make_mount_point(&self.below.join(name)))
+    }
+
+    fn below_text(&self, name: &str) -> String {
+        self.below.join(name).display().to_string()
+    }
+
+    fn point_text(&self) -> String {
+        self.point.display().to_string()
+    }
+
+    fn password_text(&self) -> String {
+        self.password.display().to_string()
+    }
+
+    /// Mount options: these, and then the contender's own.
+    fn mount_options(&self, own: &[&str]) -> String {
+        let further = self.layer.mount_options.iter().map(String::as_str);
+        own.iter().copied().chain(further).collect::<Vec<_>>().join(",")
+    }
+
+    /// The number behind its name, or else `otherwise`.
+    fn number(&self, otherwise: u32) -> u32 {
+        self.layer.argument.as_deref().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
+    }
+}
+
+static ALL: [&Upper; 6] = [
+    &overlayfs::OVERLAYFS,
+    &overlayfs::FUSE_OVERLAYFS,
+    &gocryptfs::GOCRYPTFS,
+    &encfs::ENCFS,
+    &mergerfs::MERGERFS,
+    &bindfs::BINDFS,
+];
+
+/// Every layer over a directory, in the order of the help.
+pub fn all() -> &'static [&'static Upper] {
+    &ALL
+}
+
+/// The layer of this name.
+pub fn by_name(name: &str) -> Option<&'static Upper> {
+    all().iter().copied().find(|upper| upper.name == name)
+}
+
+/// Directories that a layer of several has, at most: each is a word of a command line.
+const NUMBER_MAX: u32 = 64;
+
+/// Refuses layers above the file system that there are not, or that cannot be there.
+pub fn check(contender: &Contender) -> Result<(), String> {
+    let names: Vec<&str> = all().iter().map(|upper| upper.name).collect();
+    for layer in contender.above() {
+        let Some(upper) = by_name(&layer.name) else {
+            return Err(unknown("layer over a directory is called", &layer.name, &names));
+        };
+        if let Some(argument) = &layer.argument {
+            let is_number = |number: u32| (1..=NUMBER_MAX).contains(&number);
+            if !upper.takes_number || !argument.parse().is_ok_and(is_number) {
+                return Err(if upper.takes_number {
+                    format!("'{layer}': the number of directories is 1 to {NUMBER_MAX}")
+                } else {
+                    format!("'{layer}': {} takes nothing after a colon", upper.name)
+                });
+            }
+        }
+        let is_taken = |word: &String| upper.options.iter().any(|option| word.starts_with(option));
+        if let Some(word) = layer.options.iter().find(|word| !is_taken(word)) {
+            return Err(match upper.options {
+                [] => format!(
+                    "'{word}': {} takes mount options only; write them behind '@'",
+                    upper.name
+                ),
+                options => {
+                    format!(
+                        "'{word}': of {}'s options there are {}",
+                        upper.name,
+                        options.join(", ")
+                    )
+                }
+            });
+        }
+    }
+    let Some(lowest) = contender.above().last() else { return Ok(()) };
+    let base = file_system_by_name(contender.file_system());
+    if contender.directory().is_some() || base.is_some_and(|base| base.access != Access::Mounted) {
+        return Err(format!(
+            "'{}' lies over the directory of a mounted file system that the trial makes, and '{}' has none; write {} over ext4",
+            lowest.name,
+            contender.file_system(),
+            lowest.name
+        ));
+    }
+    Ok(())
+}
+
+/// What this machine lacks for the layers above a contender's file system, a line each with the next step.
+pub fn missing(contender: &Contender) -> Vec<String> {
+    let uppers = contender.above().iter().filter_map(|layer| by_name(&layer.name));
+    let missing = uppers.flat_map(|upper| {
+        let mut missing = missing_of(upper.tools);
+        missing.extend(kernel_lacks(upper.kernel_name));
+        missing
+    });
+    missing.collect()
+}
+
+/// The tools of the layers above a contender's file system.
+pub fn tools(contender: &Contender) -> impl Iterator<Item = &'static Tool> {
+    contender.above().iter().filter_map(|layer| by_name(&layer.name)).flat_map(|one| one.tools)
+}
+
+/// Whether `/proc/PID/io` sees what is written through all layers above a contender's file system.
+pub fn count_write_bytes(contender: &Contender) -> bool {
+    let mut uppers = contender.above().iter().filter_map(|layer| by_name(&layer.name));
+    uppers.all(|upper| upper.daemon.is_none())
+}
+
+/// A file system for one trial, with the layers above it. Touches nothing yet.
+pub fn begin(file_system: &'static FileSystem, stage: Stage) -> Box<dyn Instance> {
+    let (layers, scratch) = (stage.above.clone(), stage.scratch.clone());
+    over(file_system.begin(stage), &layers, &scratch)
+}
+
+/// Puts layers, the uppermost first, over an instance.
+fn over(
+    instance: Box<dyn Instance>,
+    layers: &[Layer],
+    scratch: &Arc<Occupied>,
+) -> Box<dyn Instance> {
+    layers.iter().enumerate().rev().fold(instance, |below, (number, layer)| {
+        let Some(upper) = by_name(&layer.name) else { return below };
+        Box::new(Over {
+            below,
+            upper,
+            layer: layer.clone(),
+            point: scratch.room().join(format!("layer-{number}")),
+            state: scratch.room().join(format!("layer-{number}-state")),
+            password: random_name(),
+            is_new: false,
+            mounted: false,
+        })
+    })
+}
+
+/// A layer over an instance.
+struct Over {
+    below: Box<dyn Instance>,
+    upper: &'static Upper,
+    layer: Layer,
+    point: PathBuf,
+    state: PathBuf,
+    /// Of this trial alone, and kept nowhere.
+    password: String,
+    /// Whether the file system below was made and nothing is on it yet.
+    is_new: bool,
+    mounted: bool,
+}
+
+impl Over {
+    /// Mounts the layer, once that below is mounted.
+    fn mount_own(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+        make_mount_point(&self.point)?;
+        make_mount_point(&self.state)?;
+        let password = self.state.join("password");
+        let written = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&password);
+        written.and_then(|mut file| file.write_all(self.password.as_bytes())).map_err(|error| {
+            Failure::of(format!("writing the password of {}: {error}", self.upper.name))
+        })?;
+        let mounted = self.mount_with(&password, tools);
+        let _ = fs::remove_file(&password);
+        mounted
+    }
+
+    fn mount_with(&mut self, password: &Path, tools: &mut Toolbox) -> Result<(), Failure> {
+        let below = self.below.directory();
+        let place = Place { below: &below, point: &self.point, layer: &self.layer, password };
+        if std::mem::take(&mut self.is_new) {
+            (self.upper.prepare)(&place, tools)?;
+        }
+        tools.expect(&(self.upper.mount)(&place), "mount failed")?;
+        self.mounted = true;
+        Ok(())
+    }
+
+    fn unmount_own(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+        unmount(&self.point, tools)?;
+        self.mounted = false;
+        Ok(())
+    }
+}
+
+impl Instance for Over {
+    fn make(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+        self.is_new = true;
+        self.below.make(tools)
+    }
+
+    fn geometry(&mut self, tools: &mut Toolbox) -> Result<String, Failure> {
+        let versions = self.upper.tools.iter().filter_map(Tool::installed_version);
+        let own: Vec<String> = versions.map(|version| format!("{version}\n")).collect();
+        Ok(own.concat() + &self.below.geometry(tools)?)
+    }
+
+    fn mount(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+        self.below.mount(tools)?;
+        self.mount_own(tools)
+    }
+
+    fn mount_untimed(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+        self.below.mount_untimed(tools)?;
+        self.mount_own(tools)
+    }
+
+    fn directory(&self) -> PathBuf {
+        self.point.clone()
+    }
+
+    fn let_pass(&self, user: &User) -> Result<(), String> {
+        self.below.let_pass(user)
+    }
+
+    fn mount_anew(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+        self.unmount_own(tools)?;
+        self.below.mount_anew(tools)?;
+        self.mount_own(tools)
+    }
+
+    fn background_work(&self, host: &HostProc) -> Option<String> {
+        self.below.background_work(host)
+    }
+
+    fn cool(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+        sync_file_system(&self.point, tools)?;
+        self.below.cool(tools)
+    }
+
+    fn cool_alone(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+        self.unmount_own(tools)?;
+        self.below.cool_alone(tools)?;
+        self.mount_own(tools)
+    }
+
+    /// Its own dirty pages go to the layer below, which makes them durable.
+    fn sync(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+        sync_file_system(&self.point, tools)?;
+        self.below.sync(tools)
+    }
+
+    fn sync_command(&self) -> Option<Vec<String>> {
+        const SCRIPT: &str = "sync -f \"$0\" && exec \"$@\"";
+        let below = self.below.directory().display().to_string();
+        let below =
+            self.below.sync_command().unwrap_or_else(|| vec!["sync".into(), "-f".into(), below]);
+        let own = ["sh", "-c", SCRIPT].map(String::from).into_iter();
+        Some(own.chain([self.point.display().to_string()]).chain(below).collect())
+    }
+
+    fn unmount(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+        self.unmount_own(tools)?;
+        self.below.unmount(tools)
+    }
+
+    fn check(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+        self.below.check(tools)
+    }
+
+    fn repair(&mut self, tools: &mut Toolbox) -> Result<bool, Failure> {
+        self.below.repair(tools)
+    }
+
+    fn owner_of(&mut self, byte: u64, tools: &mut Toolbox) -> Owner {
+        self.below.owner_of(byte, tools)
+    }
+
+    fn daemon_cpu_ns(&self) -> Option<u64> {
+        let own = self.upper.daemon.and_then(cpu_time_of);
+        match (own, self.below.daemon_cpu_ns()) {
+            (Some(own), Some(below)) => Some(own + below),
+            (own, below) => own.or(below),
+        }
+    }
+
+    fn end(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+        let own = if self.mounted { self.unmount_own(tools) } else { Ok(()) };
+        own.and(self.below.end(tools))
+    }
+}
+
+impl Drop for Over {
+    fn drop(&mut self) {
+        // Whoever wants to know calls `end`. What is still mounted would keep what is below.
+        if self.mounted {
+            let _ = rustix::mount::unmount(&self.point, UnmountFlags::DETACH);
+        }
+    }
+}
+
+/// Strings out of words.
+fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(ToString::to_string).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn checked(text: &str) -> Result<(), String> {
+        check(&Contender::parse(text, &crate::filesystem::known()).unwrap())
+    }
+
+    #[test]
+    fn names_are_unique_and_of_no_file_system() {
+        let mut names: Vec<&str> = all().iter().map(|upper| upper.name).collect();
+        names.extend(crate::filesystem::all().iter().map(|one| one.name));
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count);
+        for upper in all() {
+            assert!(!upper.summary.contains('\n') && !upper.summary.is_empty());
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_above_is_refused_with_what_can() {
+        for (text, said) in [
+            ("gocryptsf over ext4", "did you mean 'gocryptfs'"),
+            ("mergerfs:0 over ext4", "1 to 64"),
+            ("mergerfs:x over ext4", "1 to 64"),
+            ("encfs:2 over ext4", "nothing after a colon"),
+            ("gocryptfs -extpass=x over ext4", "'-extpass=x': of gocryptfs's options there are"),
+            ("overlayfs -x over ext4", "behind '@'"),
+            ("overlayfs over raw", "'raw' has none; write overlayfs over ext4"),
+        ] {
+            let error = checked(text).expect_err(text);
+            assert!(error.contains(said), "{text}: {error}");
+        }
+        for text in ["ext4", "mergerfs:3 over xfs", "gocryptfs -aessiv over overlayfs over btrfs"] {
+            checked(text).expect(text);
+        }
+    }
+}

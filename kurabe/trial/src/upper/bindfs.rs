@@ -1,0 +1,23 @@
+//! bindfs: a directory shown elsewhere, in user space. What it costs is what FUSE costs.
+
+use super::Upper;
+use crate::filesystem::Tool;
+
+/// bindfs.
+pub static BINDFS: Upper = Upper {
+    name: "bindfs",
+    summary: "hands everything on to a directory, in user space (package bindfs): the cost of FUSE alone",
+    tools: &[Tool::new("bindfs", "bindfs", "--version")],
+    kernel_name: "fuse",
+    options: &["--multithreaded", "--direct-io", "--no-allow-other"],
+    takes_number: false,
+    daemon: Some("bindfs"),
+    prepare: |place, _| place.make_below(&["bound"]),
+    mount: |place| {
+        let mut words = vec!["bindfs".to_owned()];
+        words.extend(place.layer.options.iter().cloned());
+        words.extend(["-o".into(), place.mount_options(&["allow_other"])]);
+        words.extend([place.below_text("bound"), place.point_text()]);
+        words
+    },
+};

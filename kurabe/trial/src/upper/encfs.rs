@@ -1,0 +1,27 @@
+//! EncFS: names and contents of files encrypted in user space.
+
+use super::{Upper, words};
+use crate::filesystem::Tool;
+
+/// EncFS with its standard settings.
+pub static ENCFS: Upper = Upper {
+    name: "encfs",
+    summary: "encrypts each file in user space (package encfs), with its standard settings",
+    tools: &[Tool::new("encfs", "encfs", "--version")],
+    kernel_name: "fuse",
+    options: &["--nocache", "--noattrcache", "--nodatacache"],
+    takes_number: false,
+    daemon: Some("encfs"),
+    prepare: |place, _| place.make_below(&[DIRECTORY]),
+    mount: |place| {
+        let mut words = words(&["encfs", "--standard"]);
+        // The program that it asks for the password; its path has no character of a shell's.
+        words.push(format!("--extpass=cat {}", place.password_text()));
+        words.extend(place.layer.options.iter().cloned());
+        words.extend([place.below_text(DIRECTORY), place.point_text()]);
+        words.extend(["-o".into(), place.mount_options(&["allow_other"])]);
+        words
+    },
+};
+
+const DIRECTORY: &str = "encrypted";

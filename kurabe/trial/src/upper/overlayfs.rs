@@ -1,0 +1,49 @@
+//! overlayfs, of the kernel and in user space: lower, upper and work directories on the layer below. The
+//! lower one is empty, so everything is written to the upper one.
+
+use super::{Place, Upper, words};
+use crate::filesystem::Tool;
+use crate::tool::{Failure, Toolbox};
+
+/// Of the kernel.
+pub static OVERLAYFS: Upper = Upper {
+    name: "overlayfs",
+    summary: "the kernel's union of directories, as under containers; the lower one is empty",
+    tools: &[],
+    kernel_name: "overlay",
+    options: &[],
+    takes_number: false,
+    daemon: None,
+    prepare,
+    mount: |place| {
+        let mut words = words(&["mount", "-n", "-t", "overlay", "-o"]);
+        words.extend([options(place), "overlay".into(), place.point_text()]);
+        words
+    },
+};
+
+/// In user space, as under containers of users.
+pub static FUSE_OVERLAYFS: Upper = Upper {
+    name: "fuse-overlayfs",
+    summary: "overlayfs in user space (package fuse-overlayfs), as under rootless containers",
+    tools: &[Tool::new("fuse-overlayfs", "fuse-overlayfs", "--version")],
+    kernel_name: "fuse",
+    options: &[],
+    takes_number: false,
+    daemon: Some("fuse-overlayfs"),
+    prepare,
+    mount: |place| {
+        let options = options(place) + ",allow_other";
+        vec!["fuse-overlayfs".into(), "-o".into(), options, place.point_text()]
+    },
+};
+
+fn prepare(place: &Place<'_>, _: &mut Toolbox) -> Result<(), Failure> {
+    place.make_below(&["lower", "upper", "work"])
+}
+
+fn options(place: &Place<'_>) -> String {
+    let directory = |name| format!("{name}dir={}", place.below_text(name));
+    let own = [directory("lower"), directory("upper"), directory("work")];
+    place.mount_options(&own.each_ref().map(String::as_str))
+}
