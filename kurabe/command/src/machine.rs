@@ -4,6 +4,7 @@ use guest::{Kernel, Lock, Machine, Store};
 use trial::filesystem;
 use trial::ledger;
 use trial::memory_limit::available_bytes;
+use trial::upper;
 use trust::Directory;
 
 use crate::environment::images::{image, needs};
@@ -19,16 +20,32 @@ use lab::study_file;
 
 /// `kurabe file-systems`.
 pub fn file_systems() -> Result<u8, Failure> {
-    let width = filesystem::all().iter().map(|one| one.name.len()).max().unwrap_or(0);
-    for file_system in filesystem::all() {
-        let missing = filesystem::missing(file_system);
+    let rows = filesystem::all();
+    list(rows.iter().map(|one| (one.name, one.summary, filesystem::missing(one))).collect());
+    Ok(exit::OK)
+}
+
+/// `kurabe layers`.
+pub fn layers() -> Result<u8, Failure> {
+    print("Over the directory of a file system, written in front of it (gocryptfs over ext4):\n");
+    list(upper::all().iter().map(|one| (one.name, one.summary, upper::lacks(one))).collect());
+    print("Below a file system, written behind it (ext4 over delay:200us):\n");
+    for notation in trial::device::layer_notations() {
+        print(&format!("{notation}\n"));
+    }
+    Ok(exit::OK)
+}
+
+/// A row for each name: what it is, and what this machine lacks for it.
+fn list(rows: Vec<(&str, &str, Vec<String>)>) {
+    let width = rows.iter().map(|(name, ..)| name.len()).max().unwrap_or(0);
+    for (name, summary, missing) in rows {
         let state = if missing.is_empty() { "ready" } else { "missing" };
-        print(&format!("{:width$}  {state:7}  {}\n", file_system.name, file_system.summary));
+        print(&format!("{name:width$}  {state:7}  {summary}\n"));
         for line in missing {
             print(&format!("{:width$}           {line}\n", ""));
         }
     }
-    Ok(exit::OK)
 }
 
 /// `kurabe studies`.

@@ -48,6 +48,7 @@ fn main() -> ExitCode {
         Action::Ack(args) => crash::acknowledge(&args),
         Action::Doctor => machine::doctor(),
         Action::FileSystems => machine::file_systems(),
+        Action::Layers => machine::layers(),
         Action::Clean { guests } => machine::clean(guests),
         Action::Guest(action) => machine::guest(&action),
         Action::Man { directory } => manual::man(directory.as_deref()),

@@ -120,3 +120,79 @@ fn whoever_is_killed_nothing_is_left() {
         site.expect_nothing_left();
     }
 }
+
+/// Layers over a directory that this machine has, with what `kurabe layers` says.
+fn uppers() -> Vec<String> {
+    let listed = std::process::Command::new(env!("CARGO_BIN_EXE_kurabe")).arg("layers").output();
+    let listed = String::from_utf8(listed.unwrap().stdout).unwrap();
+    let above = listed.split("Below a file system").next().unwrap();
+    let rows = above.lines().skip(1).filter(|line| !line.starts_with(' '));
+    let rows = rows.map(|row| row.split_whitespace().collect::<Vec<_>>());
+    let (ready, missing): (Vec<_>, Vec<_>) = rows.partition(|row| row[1] == "ready");
+    for row in missing {
+        eprintln!("SKIPPED: {} is missing on this machine", row[0]);
+    }
+    ready.iter().map(|row| row[0].to_string()).collect()
+}
+
+/// What a run writes, so that its text can be looked for on the device.
+const KNOWN_TEXT: &str = "kurabe-known-plain-text";
+
+#[test]
+fn a_tree_lives_over_every_layer_and_nothing_of_it_is_left() {
+    if !root() {
+        return;
+    }
+    for upper in uppers() {
+        let site = Site::new();
+        let contender = format!("x: {upper} over ext4");
+        let study = ["compare", "ext4", &contender, "--device", "mem:256M", "--runs", "1"];
+        let tree = ["--tree", "synthetic:40", "--out", "result"];
+        let ran = site.run(&[&study[..], &tree].concat());
+        ran.expect(0);
+        site.expect_nothing_left();
+        let (plain, over) = (site.record_of("ext4"), site.record_of("x"));
+        assert_eq!(plain["load"]["checks"], over["load"]["checks"], "{upper}");
+        assert!(over["mounted_as"] != plain["mounted_as"], "{upper}: {over:#}");
+    }
+}
+
+#[test]
+fn a_file_system_in_user_space_under_a_stack_is_told_its_user_and_its_time() {
+    if !root() {
+        return;
+    }
+    if !uppers().contains(&"gocryptfs".to_string()) {
+        return;
+    }
+    let site = Site::new();
+    let device = site.image_device("320M");
+    let flags = ["--device", &device, "--user", "nobody"];
+    let command = ["sh", "-c", "id -un >name; head -c 3000000 /dev/urandom >a; sync"];
+    site.compare(&["x: gocryptfs -aessiv over xfs @ noatime"], &flags, &command).expect(0);
+    let record = site.record_of("x");
+    assert!(record["daemon_cpu_ns"].as_u64().unwrap() > 0, "{record:#}");
+    assert_eq!(record["counts_write_bytes"], false, "{record:#}");
+    site.expect_nothing_left();
+}
+
+#[test]
+fn what_a_stack_promised_is_looked_for_after_power_failures() {
+    if !root() {
+        return;
+    }
+    let uppers = uppers();
+    for upper in
+        ["overlayfs", "gocryptfs"].into_iter().filter(|one| uppers.contains(&(*one).into()))
+    {
+        let site = Site::new();
+        let check = format!("test ! -s $2 || grep -q {KNOWN_TEXT} $1/a");
+        let load = format!("echo {KNOWN_TEXT} >a; sync a .; echo a");
+        let contender = format!("{upper} over ext4");
+        let mut command = site.kurabe(&["crash", &contender, "--states", "30", "--check", &check]);
+        command.args(["--", "sh", "-c", &load]);
+        let ran = site.finish(command);
+        assert!(ran.stdout.contains("held"), "{}{}", ran.stdout, ran.stderr);
+        site.expect_nothing_left();
+    }
+}

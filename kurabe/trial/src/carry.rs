@@ -158,7 +158,7 @@ impl Trial<'_> {
         let carried = self.phases(instance.as_mut(), file_system, attached.as_mut(), tools);
         tools.clean_up_within(TEARDOWN_MAX);
         if let (Err(_), Some(before)) = (&carried, &self.processes_before) {
-            note_ended(before.end_those_since(), tools);
+            note_ended(before.end_those_since(&instance.daemons()), tools);
         }
         if let Some(group) = self.group.take() {
             match group.end() {

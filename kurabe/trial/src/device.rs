@@ -310,6 +310,11 @@ impl DeviceRequest {
     }
 }
 
+/// How each layer is written, and what it does.
+pub fn layer_notations() -> impl Iterator<Item = &'static str> {
+    layer::notations()
+}
+
 /// Refuses what is no layer, with the next step.
 pub fn check_layers(layers: &[String]) -> Result<(), String> {
     layers.iter().try_for_each(|text| layer::read(text).map(drop))

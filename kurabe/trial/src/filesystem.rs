@@ -402,6 +402,12 @@ pub trait Instance: Send {
         None
     }
 
+    /// The names of the processes that serve it in user space and may be started anew during a trial, so that
+    /// they are not taken for what a command left running.
+    fn daemons(&self) -> Vec<&'static str> {
+        Vec::new()
+    }
+
     /// Gives back whatever is still taken, however far the trial came. Calling it again does
     /// nothing.
     fn end(&mut self, _: &mut Toolbox) -> Result<(), Failure> {

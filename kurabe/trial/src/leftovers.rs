@@ -28,10 +28,11 @@ impl Processes {
             .then(|| Processes(running().map(|process| process.number).collect()))
     }
 
-    /// Kills those that came since and names them.
-    pub fn end_those_since(&self) -> Vec<String> {
+    /// Kills those that came since and names them, but for those with a name of `spared`.
+    pub fn end_those_since(&self, spared: &[&str]) -> Vec<String> {
         running()
             .filter(|process| !self.0.contains(&process.number))
+            .filter(|process| !spared.contains(&process.name.as_str()))
             .filter_map(|process| {
                 kill_process(Pid::from_raw(process.number)?, Signal::KILL).ok()?;
                 Some(format!("{} (process {})", process.name, process.number))

@@ -61,7 +61,7 @@ pub struct Place<'a> {
     pub point: &'a Path,
     /// How it is written.
     pub layer: &'a Layer,
-    /// A file with a password of this contender's own, while it is prepared and mounted.
+    /// A file with the password, while it is prepared and mounted.
     pub password: &'a Path,
 }
 
@@ -167,12 +167,14 @@ pub fn check(contender: &Contender) -> Result<(), String> {
 /// What this machine lacks for the layers above a contender's file system, a line each with the next step.
 pub fn missing(contender: &Contender) -> Vec<String> {
     let uppers = contender.above().iter().filter_map(|layer| by_name(&layer.name));
-    let missing = uppers.flat_map(|upper| {
-        let mut missing = missing_of(upper.tools);
-        missing.extend(kernel_lacks(upper.kernel_name));
-        missing
-    });
-    missing.collect()
+    uppers.flat_map(lacks).collect()
+}
+
+/// What this machine lacks for a layer, a line each with the next step.
+pub fn lacks(upper: &Upper) -> Vec<String> {
+    let mut missing = missing_of(upper.tools);
+    missing.extend(kernel_lacks(upper.kernel_name));
+    missing
 }
 
 /// The tools of the layers above a contender's file system.
@@ -205,13 +207,16 @@ fn over(
             upper,
             layer: layer.clone(),
             point: scratch.room().join(format!("layer-{number}")),
-            state: scratch.room().join(format!("layer-{number}-state")),
-            password: random_name(),
+            password: scratch.room().join(format!("password-{}", random_name())),
             is_new: false,
             mounted: false,
         })
     })
 }
+
+/// The password of what is encrypted: the same for every trial, so that a disk that a power failure left can
+/// be opened again by `--replay`. The keys are the tools' own, random ones.
+const PASSWORD: &[u8] = b"kurabe";
 
 /// A layer over an instance.
 struct Over {
@@ -219,9 +224,8 @@ struct Over {
     upper: &'static Upper,
     layer: Layer,
     point: PathBuf,
-    state: PathBuf,
-    /// Of this trial alone, and kept nowhere.
-    password: String,
+    /// Where the password is read from while it is mounted.
+    password: PathBuf,
     /// Whether the file system below was made and nothing is on it yet.
     is_new: bool,
     mounted: bool,
@@ -231,20 +235,24 @@ impl Over {
     /// Mounts the layer, once that below is mounted.
     fn mount_own(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
         make_mount_point(&self.point)?;
-        make_mount_point(&self.state)?;
-        let password = self.state.join("password");
-        let written = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&password);
-        written.and_then(|mut file| file.write_all(self.password.as_bytes())).map_err(|error| {
+        let mut options = OpenOptions::new();
+        let written = options.write(true).create_new(true).mode(0o600).open(&self.password);
+        written.and_then(|mut file| file.write_all(PASSWORD)).map_err(|error| {
             Failure::of(format!("writing the password of {}: {error}", self.upper.name))
         })?;
-        let mounted = self.mount_with(&password, tools);
-        let _ = fs::remove_file(&password);
+        let mounted = self.mount_with_password(tools);
+        let _ = fs::remove_file(&self.password);
         mounted
     }
 
-    fn mount_with(&mut self, password: &Path, tools: &mut Toolbox) -> Result<(), Failure> {
+    fn mount_with_password(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
         let below = self.below.directory();
-        let place = Place { below: &below, point: &self.point, layer: &self.layer, password };
+        let place = Place {
+            below: &below,
+            point: &self.point,
+            layer: &self.layer,
+            password: &self.password,
+        };
         if std::mem::take(&mut self.is_new) {
             (self.upper.prepare)(&place, tools)?;
         }
@@ -349,6 +357,11 @@ impl Instance for Over {
             (Some(own), Some(below)) => Some(own + below),
             (own, below) => own.or(below),
         }
+    }
+
+    fn daemons(&self) -> Vec<&'static str> {
+        let own = self.upper.daemon.into_iter();
+        own.chain(self.below.daemons()).collect()
     }
 
     fn end(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {

@@ -58,6 +58,8 @@ pub enum Action {
     /// List the file systems that kurabe knows.
     #[command(name = "file-systems")]
     FileSystems,
+    /// List the layers that can be above and below a file system.
+    Layers,
     /// Remove what a killed kurabe left behind (images, loop devices, directories).
     Clean {
         /// Also remove the images of guests.
@@ -256,7 +258,8 @@ pub struct AckArgs {
 }
 
 const COMPARE_EXAMPLES: &str = "\
-Contenders are written [LABEL: ]FS [MKFS OPTIONS] [@ MOUNT OPTIONS] [over LAYER] [on ENVIRONMENT]; `kurabe file-systems` lists FS.
+Contenders are written [LABEL: ][LAYER over] FS [MKFS OPTIONS] [@ MOUNT OPTIONS] [over LAYER] [on ENVIRONMENT];
+`kurabe file-systems` lists FS, `kurabe layers` lists LAYER.
 
 Examples:
   sudo kurabe compare ext4 xfs btrfs -- tar xf \"$PWD/linux-source-6.1.tar.xz\"
@@ -268,7 +271,7 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = COMPARE_EXAMPLES)]
 pub struct CompareArgs {
-    /// Contenders: [LABEL: ]FS [MKFS OPTIONS] [@ MOUNT OPTIONS] [over LAYER] [on ENVIRONMENT], one argument each.
+    /// Contenders: [LABEL: ][LAYER over] FS [MKFS OPTIONS] [@ MOUNT OPTIONS] [over LAYER] [on ENVIRONMENT], one argument each.
     #[arg(required = true, value_name = "CONTENDER")]
     pub contenders: Vec<String>,
 

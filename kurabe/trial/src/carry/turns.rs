@@ -111,7 +111,7 @@ impl Trial<'_> {
                 load: self.record.load.take(),
             });
             if let Some(before) = &self.processes_before {
-                note_ended(before.end_those_since(), tools);
+                note_ended(before.end_those_since(&instance.daemons()), tools);
             }
             if is_whole {
                 let reports = parts.iter_mut().map(|part| part.load.take()).collect();

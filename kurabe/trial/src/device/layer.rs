@@ -28,6 +28,11 @@ struct Layer {
 
 static LAYERS: &[&Layer] = &[&delay::LAYER, &ignore_flush::LAYER, &record::LAYER];
 
+/// How each layer is written, and what it does.
+pub fn notations() -> impl Iterator<Item = &'static str> {
+    LAYERS.iter().map(|layer| layer.notation)
+}
+
 /// Reads a layer.
 pub fn read(text: &str) -> Result<Put, String> {
     read_from(LAYERS, text)

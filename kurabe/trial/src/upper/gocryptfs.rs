@@ -6,7 +6,7 @@ use crate::filesystem::Tool;
 /// gocryptfs.
 pub static GOCRYPTFS: Upper = Upper {
     name: "gocryptfs",
-    summary: "encrypts each file in user space (package gocryptfs), with a password for each trial",
+    summary: "encrypts each file in user space (package gocryptfs)",
     tools: &[Tool::new("gocryptfs", "gocryptfs", "-version")],
     kernel_name: "fuse",
     options: &[
