@@ -193,7 +193,7 @@ impl Contender {
         };
         if words.first().is_none_or(|first| first == "@" || first == "over") {
             return Err(fail(format!(
-                "no file system is named; write [LABEL: ]FS [MKFS OPTIONS] [@ MOUNT OPTIONS] [over LAYER] [on ENVIRONMENT], with FS one of {}",
+                "no file system is named; write [LABEL: ][LAYER over] FS [MKFS OPTIONS] [@ MOUNT OPTIONS] [over LAYER] [on ENVIRONMENT], with FS one of {}",
                 Known::names(known).join(", ")
             )));
         }

@@ -177,7 +177,7 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = CRASH_EXAMPLES)]
 pub struct CrashArgs {
-    /// Contenders: [LABEL: ]FS [MKFS OPTIONS] [@ MOUNT OPTIONS] [over LAYER], one argument each.
+    /// Contenders: [LABEL: ][LAYER over] FS [MKFS OPTIONS] [@ MOUNT OPTIONS] [over LAYER], one argument each.
     #[arg(value_name = "CONTENDER", required_unless_present = "replay")]
     pub contenders: Vec<String>,
     /// The workload, run once in the mounted directory. A single argument with spaces is a line for the shell.
@@ -219,7 +219,7 @@ pub struct CrashArgs {
 /// `kurabe promises`.
 #[derive(Debug, Args)]
 pub struct PromisesArgs {
-    /// Contenders: [LABEL: ]FS [MKFS OPTIONS] [@ MOUNT OPTIONS] [over LAYER], one argument each.
+    /// Contenders: [LABEL: ][LAYER over] FS [MKFS OPTIONS] [@ MOUNT OPTIONS] [over LAYER], one argument each.
     #[arg(value_name = "CONTENDER", required = true)]
     pub contenders: Vec<String>,
     /// Try only this program, by its name in the table. May be repeated.
