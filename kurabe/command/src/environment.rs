@@ -15,9 +15,11 @@ use serde_json::{Map, Value};
 use trial::device::Progress;
 use trial::stop::Stop;
 
+use self::dry_run::Tried;
 use crate::exit::Failure;
 use crate::runner::Executor;
 
+pub mod dry_run;
 mod guest;
 pub mod images;
 mod left_out;
@@ -93,6 +95,8 @@ pub struct Preparation<'a> {
     pub say: &'a dyn Fn(&str),
     /// The trial that comes first on a device.
     pub first: &'a dyn Fn(&Device) -> Option<TrialSpec>,
+    /// Hears what a dry run found, and may refuse what follows; no dry run is made where it is absent.
+    pub tried: Option<&'a mut dyn FnMut(Tried) -> Result<(), Failure>>,
 }
 
 /// What trials will find.

@@ -108,6 +108,8 @@ pub struct Surroundings<'a> {
     pub stopped: &'a dyn Fn() -> bool,
     /// Memory of the machine, for the warnings.
     pub memory_bytes: Option<u64>,
+    /// What one run takes on one contender, where a dry run told, by the name of its workload.
+    pub run_times: BTreeMap<String, Duration>,
 }
 
 /// A contender that failed so often in a row at the start is not tried again under that workload.
@@ -194,7 +196,9 @@ pub fn run(
                     });
                 }
                 let mut schedule = is_together.then(|| {
-                    let length = so_far.length(block, budget_left);
+                    let run = surroundings.run_times.get(&specs[0].workload.name);
+                    let round = run.map(|run| *run * specs.len() as u32);
+                    let length = Length { round, ..so_far.length(block, budget_left) };
                     let parts = KINDS.open(&specs[0].workload.load).map_or(1, |load| load.parts());
                     let terms = Terms { seed: specs[0].order_seed, length, parts };
                     Schedule::new(terms, surroundings.elapsed)
@@ -268,6 +272,18 @@ fn part_full_words(workload: &str, carried: &[Record]) -> String {
         "{workload}: a part of the device is too small for {}, so contenders come one at a time from here on; a larger --device lets them stand side by side",
         labels.join(", ")
     )
+}
+
+/// What is still to come, until the least number of blocks and until the greatest; None before a whole block told how
+/// long one takes.
+pub fn time_left(plan: &Plan, records: &[Record]) -> Option<(Duration, Duration)> {
+    let time = SoFar::before_the_next_session(plan, records).trial_time()?;
+    let ended = records.iter().filter(|record| record.has_ended()).count();
+    let all = |blocks: u32| {
+        let due = plan.blocks.iter().filter(|block| block.warmup || block.block < blocks);
+        due.map(|block| block.trials.len()).sum::<usize>().saturating_sub(ended) as u32
+    };
+    Some((time * all(plan.study.blocks_min), time * all(plan.study.blocks_max)))
 }
 
 /// Whether every trial that is wanted was carried out, so that [`run`] would do nothing.
@@ -424,6 +440,7 @@ impl<'a> SoFar<'a> {
                 twice: left / due(2 * study.blocks_min),
             }),
             limit: budget_left,
+            round: None,
         }
     }
 

@@ -3,6 +3,7 @@
 //!
 //! Invariant: whatever ends it, what was taken is given back, or said to be still there.
 
+use std::cell::RefCell;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -16,6 +17,7 @@ use trial::device;
 use trial::stop::Stop;
 use vocabulary::words::counted;
 
+use crate::environment::dry_run::Tried;
 use crate::environment::{Ended, Environment, Preparation, Ready, needs_device};
 use crate::exit::{self, Failure, SIGNAL_BASE};
 use crate::power_failures::durability;
@@ -25,7 +27,10 @@ use crate::presentation::progress::Progress;
 use crate::runner::{self, End, Surroundings};
 use crate::terminal::{self, rough};
 
+mod forecast;
 pub mod prepare;
+
+use forecast::Forecast;
 
 /// A session that is about to begin.
 pub struct Session {
@@ -45,6 +50,8 @@ pub struct Session {
     pub presentation: Presentation,
     /// What the user is told before the first trial.
     pub notes: Vec<String>,
+    /// Whether everything is tried before the device is filled.
+    pub dry_run: bool,
     /// Gives the device back while the result is already being shown.
     pub closing: Option<JoinHandle<()>>,
 }
@@ -177,6 +184,8 @@ impl Session {
         let is_spent = || bound.is_some_and(|budget| elapsed() >= budget);
         let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let study = &self.plan.study;
+        let forecast = RefCell::new(Forecast::new(&self.plan, &self.records, bound));
+        let short = RefCell::new(None);
         let mut filled = |fill: device::Progress| {
             // The budget is a bound on everything, and the filling alone can take longer.
             if is_spent() && fill.done_bytes < fill.total_bytes {
@@ -184,6 +193,19 @@ impl Session {
             }
             let percent = fill.done_bytes.saturating_mul(100) / fill.total_bytes.max(1);
             progress.step(&format!("filling {} with random data: {percent} %", study.device));
+            let mut forecast = forecast.borrow_mut();
+            let words = forecast.filling(fill, begun.elapsed());
+            if let Some(why) = forecast.too_short(elapsed()) {
+                stop.raise();
+                short.replace(Some(why));
+            } else if let Some(words) = words {
+                progress.say(&words);
+            }
+        };
+        let mut tried = |tried: Tried| {
+            let mut forecast = forecast.borrow_mut();
+            forecast.tried = Some(tried);
+            forecast.too_short(elapsed()).map_or(Ok(()), |words| Err(Failure::refused(words)))
         };
         let ready = self.environment.prepare(Preparation {
             study,
@@ -191,9 +213,12 @@ impl Session {
             filled: &mut filled,
             say: &|text| progress.say(text),
             first: &|device| runner::next_spec(&self.plan, &self.records, device),
+            tried: self.dry_run.then_some(&mut tried),
         });
         let ready = ready.map_err(|failure| {
-            if !(stop.raised() && is_spent()) {
+            if let Some(words) = short.take() {
+                Failure::refused(words)
+            } else if !(stop.raised() && is_spent()) {
                 failure
             } else {
                 Failure::broken(format!(
@@ -217,6 +242,7 @@ impl Session {
             elapsed: &elapsed,
             stopped: &stopped,
             memory_bytes: memory_bytes(&self.facts),
+            run_times: forecast.into_inner().run_times(),
         };
         progress.after_each_block(self.exporting());
         let end = runner::run(

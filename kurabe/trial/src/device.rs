@@ -315,6 +315,11 @@ pub fn layer_notations() -> impl Iterator<Item = &'static str> {
     layer::notations()
 }
 
+/// An image that takes no space but what is written to it, to try something on.
+pub fn sparse(own: &Directory, size_bytes: u64) -> io::Result<Box<dyn Prepared>> {
+    held::Held::sparse(&image::LOOP, own.nameless_file().map_err(io::Error::other)?, size_bytes)
+}
+
 /// Refuses what is no layer, with the next step.
 pub fn check_layers(layers: &[String]) -> Result<(), String> {
     layers.iter().try_for_each(|text| layer::read(text).map(drop))

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use lab::device::DeviceName;
 use lab::event::Event;
 use lab::record::Record;
 use lab::spec::{Device, TrialSpec};
@@ -15,6 +16,7 @@ use trial::stop::Stop;
 use trial::upper;
 use trust::Directory;
 
+use super::dry_run::{Tried, try_out};
 use super::left_out;
 use super::preflight::{Pinned, device_request, needs_device, preflight};
 use super::processes::Processes;
@@ -70,6 +72,24 @@ impl ThisMachine {
         })
     }
 
+    /// Tries everything on an image that takes no space.
+    fn try_out(&mut self, preparation: &Preparation<'_>) -> Result<Tried, Failure> {
+        let study = preparation.study;
+        let request = device_request(study, self.destroy.as_deref())?;
+        let processes = self.processes.as_mut().expect("it was begun");
+        // The trial that comes first, on a device that is not there yet.
+        let none = Device {
+            kind: String::new(),
+            layers: DeviceName::parse(&study.device).map(|name| name.layers).unwrap_or_default(),
+            part: None,
+            prepared: Value::Null,
+        };
+        match ((preparation.first)(&none), request.size_bytes()) {
+            (Some(first), Some(bytes)) => try_out(study, &first, bytes, processes),
+            _ => Ok(Tried::default()),
+        }
+    }
+
     /// The device that was made.
     pub fn device(&self) -> Option<&dyn Prepared> {
         self.processes.as_ref()?.device.as_deref()
@@ -93,8 +113,13 @@ impl Environment for ThisMachine {
         Ok(Examined { study, side_by_side, notes })
     }
 
-    fn prepare(&mut self, preparation: Preparation<'_>) -> Result<Ready, Failure> {
+    fn prepare(&mut self, mut preparation: Preparation<'_>) -> Result<Ready, Failure> {
         self.begin(preparation.stop, preparation.say)?;
+        if let Some(tried) = preparation.tried.take()
+            && needs_device(preparation.study)
+        {
+            tried(self.try_out(&preparation)?)?;
+        }
         self.make_device(preparation, &mut |_| {})
     }
 

@@ -366,6 +366,11 @@ pub struct StudyArgs {
     #[arg(long, value_name = "NAME_OR_SERIAL")]
     #[serde(skip)]
     pub destroy: Option<String>,
+    /// Skip the dry run that comes before the device is filled: mkfs and mount of every contender and one run of
+    /// the command, on an image that takes no space.
+    #[arg(long)]
+    #[serde(skip)]
+    pub no_dry_run: bool,
     /// Where contenders run that do not say so themselves: a guest (debian, linux-VERSION or the path of
     /// a kernel), or another machine, ssh:HOST, which then has the device and the command (docs/where.md).
     /// [default: this machine]
@@ -553,6 +558,9 @@ pub struct ResumeArgs {
     /// Name or serial number of the real disk whose contents may be destroyed. Needed again each time.
     #[arg(long, value_name = "NAME_OR_SERIAL")]
     pub destroy: Option<String>,
+    /// Skip the dry run that comes before the device is filled.
+    #[arg(long)]
+    pub no_dry_run: bool,
     /// Options of the output.
     #[command(flatten)]
     pub present: ShowArgs,

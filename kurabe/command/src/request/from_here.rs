@@ -6,6 +6,8 @@
 
 use std::path::{Path, PathBuf};
 
+use lab::spec::CommandLine;
+
 use super::programs::simple_command;
 
 /// The words of a command, the first one resolved.
@@ -28,6 +30,25 @@ pub fn line(line: &str) -> String {
     line.replacen(program, &quoted, 1)
 }
 
+/// What to write where a word of a command names a file of the user's directory, such as `tar xf small.tar`: the
+/// command runs in the mounted directory, where there is none. None where no word does.
+pub fn misplaced(line: &CommandLine) -> Option<String> {
+    let words = match line {
+        CommandLine::Words(words) => words.clone(),
+        CommandLine::Shell { line, .. } => shlex::split(line)?,
+    };
+    let here = std::env::current_dir().ok()?;
+    let is_of_here = |word: &&String| {
+        let path = Path::new(word.as_str());
+        !word.starts_with(['-', '/', '$', '~']) && here.join(path).is_file()
+    };
+    let word = words.iter().skip(1).find(is_of_here)?;
+    Some(format!(
+        "'{word}' lies in {}, and the command runs in the mounted directory; write \"$PWD/{word}\"",
+        here.display()
+    ))
+}
+
 fn resolved(program: &str) -> Option<PathBuf> {
     let is_relative = program.contains('/') && !program.starts_with('/');
     let path = std::env::current_dir().ok()?.join(Path::new(program));
@@ -38,6 +59,22 @@ fn resolved(program: &str) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_of_the_users_directory_is_named_with_what_to_write() {
+        let words = |words: &[&str]| {
+            misplaced(&CommandLine::Words(words.iter().map(ToString::to_string).collect()))
+        };
+        let said = words(&["tar", "xf", "src/main.rs"]).unwrap();
+        assert!(said.ends_with("write \"$PWD/src/main.rs\""), "{said}");
+        let line = "tar xf src/main.rs -C .".to_string();
+        assert!(misplaced(&CommandLine::Shell { shell: vec!["sh".into()], line }).is_some());
+        for fine in
+            [&["tar", "xf", "/etc/hostname"][..], &["cp", "-r", ".", "no-such"], &["src/main.rs"]]
+        {
+            assert_eq!(words(fine), None);
+        }
+    }
 
     #[test]
     fn a_path_from_here_is_resolved_and_everything_else_is_left_alone() {

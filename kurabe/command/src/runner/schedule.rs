@@ -50,6 +50,9 @@ pub struct Length {
     pub share: Option<Share>,
     /// Bound on the whole block, at which it is broken off.
     pub limit: Option<Duration>,
+    /// What a whole run of every contender takes, where that is known before the first one.
+    #[serde(default)]
+    pub round: Option<Duration>,
 }
 
 /// What the budget leaves for a block.
@@ -172,11 +175,14 @@ impl<'a> Schedule<'a> {
     }
 
     /// Whether the round that begins now, which ends a run, should be the last one. What the first
-    /// costs nobody knows before it is over.
+    /// costs nobody knows before it is over, unless a dry run told.
     fn is_last_round(&self, spent: Duration) -> bool {
         let spent = spent.as_secs_f64();
         let round = match self.rounds {
-            0 => 0.0,
+            0 => {
+                let run = self.terms.length.round.unwrap_or_default();
+                run.as_secs_f64() / self.parts.len() as f64
+            }
             rounds => spent / f64::from(rounds),
         };
         let setup = (self.ready.unwrap_or_default().saturating_sub(self.begun)).as_secs_f64();
@@ -323,6 +329,17 @@ mod tests {
         assert!(wanted.abs_diff(6000 * MILLISECOND) <= 48 * MILLISECOND, "{wanted:?}");
         // One round there is in any case.
         assert_eq!(rounds(1, 1), 54 * MILLISECOND);
+    }
+
+    #[test]
+    fn one_round_is_enough_for_a_budget_that_has_no_time_for_two() {
+        let second = 1000 * MILLISECOND;
+        for (round, rounds) in [(None, 2), (Some(8 * second), 1)] {
+            let share = Share { least: 11 * second, twice: 5 * second };
+            let length = Length { share: Some(share), round, ..Length::default() };
+            let (order, _) = block(length, second, &[2 * second; 4], Duration::ZERO);
+            assert_eq!(order.len(), rounds * 4, "with {round:?} known");
+        }
     }
 
     #[test]

@@ -254,6 +254,7 @@ impl<'a> Mock<'a> {
             elapsed: &|| self.clock.get(),
             stopped: &|| self.stopped.get(),
             memory_bytes: None,
+            run_times: BTreeMap::new(),
         };
         let (mut executor, mut observer) = (MockExecutor(self), MockObserver(self));
         run(&stored.plan, &mut records, &surroundings, &mut executor, &mut writer, &mut observer)
@@ -625,6 +626,7 @@ fn a_stop_before_the_first_trial_carries_out_none() {
         elapsed: &|| Duration::ZERO,
         stopped: &|| true,
         memory_bytes: None,
+        run_times: BTreeMap::new(),
     };
     let (mut executor, mut observer) = (MockExecutor(&mock), MockObserver(&mock));
     let mut records = Vec::new();

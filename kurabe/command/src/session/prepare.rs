@@ -177,6 +177,7 @@ pub fn resume(args: &ResumeArgs) -> Result<u8, Failure> {
         writer,
         presentation,
         notes: Vec::new(),
+        dry_run: !args.no_dry_run,
         closing: None,
     };
     session.carry_out()
@@ -269,6 +270,7 @@ fn begin(
         writer,
         presentation,
         notes,
+        dry_run: !args.no_dry_run,
         closing: None,
     };
     session.carry_out()

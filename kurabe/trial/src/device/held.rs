@@ -34,6 +34,31 @@ pub struct Held {
 }
 
 impl Held {
+    /// Holds `file`, all of it a hole.
+    pub(super) fn sparse(
+        kind: &Kind,
+        file: File,
+        size_bytes: u64,
+    ) -> io::Result<Box<dyn Prepared>> {
+        file.set_len(size_bytes)?;
+        let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
+        let found = Found { path: path.into(), backing: Backing::of(&file)?, size_bytes };
+        let device = Device {
+            kind: kind.name.into(),
+            layers: Vec::new(),
+            part: None,
+            prepared: serde_json::to_value(&found)?,
+        };
+        let facts = DeviceFacts {
+            request: kind.name.into(),
+            size_bytes,
+            backing: None,
+            block_device: None,
+            fill_ns: 0,
+        };
+        Ok(Box::new(Held { device, facts, _file: file }))
+    }
+
     /// Fills `file` and holds it.
     pub(super) fn fill(
         kind: &Kind,
