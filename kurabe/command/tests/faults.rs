@@ -238,7 +238,8 @@ fn a_host_that_is_full_is_an_error_and_everything_is_given_back() {
     // There is room for the plan and two records or so.
     let site = Site::new();
     let device = site.image_device("64M");
-    let compare = format!("$KURABE compare ext4 ext2 --device {device} --idle-wait 200ms");
+    let compare =
+        format!("$KURABE compare ext4 ext2 --no-dry-run --device {device} --idle-wait 200ms");
     let ran =
         on_a_full_host(&site, 32 << 10, &format!("{compare} --runs 20 --out full/result -- true"));
     let ran = ran.expect(1).says(&["full/result/", "No space left on device"]);
@@ -259,8 +260,9 @@ fn a_host_that_is_full_is_an_error_and_everything_is_given_back() {
     // Space for the runner's ledger and none for those of the trials: each says so.
     let site = Site::new();
     let device = site.image_device("64M");
-    let compare =
-        format!("KURABE_HOME=full/own $KURABE compare ext4 ext2 --device {device} --runs 1");
+    let compare = format!(
+        "KURABE_HOME=full/own $KURABE compare ext4 ext2 --no-dry-run --device {device} --runs 1"
+    );
     let ran = on_a_full_host(&site, 4 << 10, &format!("{compare} --out result -- true")).expect(1);
     site.expect_nothing_left();
     for record in site.records() {

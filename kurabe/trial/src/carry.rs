@@ -184,6 +184,7 @@ impl Trial<'_> {
                 tools.note(format!("giving back: {failure}"));
             }
         }
+        let carried = carried.map_err(|failure| failure.with_size(self.device_bytes));
         carried.and(ended).and(detached)
     }
 

@@ -12,6 +12,7 @@ pub mod doctor;
 pub mod facts;
 pub mod filesystem;
 pub mod host_proc;
+pub mod kernel_log;
 pub mod ledger;
 mod leftovers;
 pub mod memory_limit;

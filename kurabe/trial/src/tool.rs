@@ -12,8 +12,10 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+use lab::quantity::about_text;
 use trust::complaint::explanation;
 use trust::program;
+use vocabulary::words::counted;
 
 use crate::command::{self, End, Reader};
 use crate::host_proc::HostProc;
@@ -44,6 +46,39 @@ impl Failure {
     /// A failure that no tool explains.
     pub fn of(message: impl Into<String>) -> Failure {
         Failure::Failed { message: message.into(), output: String::new() }
+    }
+
+    /// The same, where no space was left: with the size of the device and the next step, and without the many lines
+    /// that a program prints then.
+    pub fn with_size(self, device_bytes: Option<u64>) -> Failure {
+        const FULL: &str = "No space left on device";
+        let (Failure::Failed { message, output }, Some(bytes)) = (&self, device_bytes) else {
+            return self;
+        };
+        let mut full = output.lines().filter(|line| line.contains(FULL));
+        let Some(first) = full.next() else { return self };
+        let more = match full.count() {
+            0 => String::new(),
+            count => format!("\n[and {}]", counted(count, "such line")),
+        };
+        Failure::Failed {
+            message: format!(
+                "{message}: no space is left; the device has {}: give a larger --device",
+                about_text(bytes)
+            ),
+            output: format!("{first}{more}"),
+        }
+    }
+
+    /// The same, with more lines that explain it.
+    pub fn with_lines(self, lines: &[String]) -> Failure {
+        match self {
+            Failure::Failed { message, output } if !lines.is_empty() => {
+                let output = format!("{}\n{output}", lines.join("\n"));
+                Failure::Failed { message, output: output.trim_end().into() }
+            }
+            failure => failure,
+        }
     }
 
     /// A failure that is explained by some of what a program printed.
@@ -318,6 +353,21 @@ mod tests {
         assert_eq!(shlex::split(&output.command).unwrap()[0], "sh");
         let failure = output.failure("making").to_string();
         assert!(failure.contains("code 3") && failure.contains("to err"), "{failure}");
+    }
+
+    #[test]
+    fn no_space_is_told_in_one_line_with_the_size() {
+        let lines = "tar: a: Cannot write: No space left on device\n".repeat(9);
+        let failure = Failure::explained("the command exited with code 2", &lines);
+        let said = failure.clone().with_size(Some(512 << 20)).to_string();
+        assert_eq!(
+            said,
+            "the command exited with code 2: no space is left; the device has 512 MiB: give a larger --device\n\
+             tar: a: Cannot write: No space left on device\n[and 8 such lines]"
+        );
+        assert_eq!(failure.clone().with_size(None), failure);
+        let other = Failure::explained("x", "tar: a: Cannot open");
+        assert_eq!(other.clone().with_size(Some(1)), other);
     }
 
     #[test]

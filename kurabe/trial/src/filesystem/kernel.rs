@@ -13,6 +13,7 @@ use rustix::mount::{MountFlags, UnmountFlags};
 use super::{Instance, Owner, Stage};
 use crate::device::Node;
 use crate::host_proc::HostProc;
+use crate::kernel_log::KernelLog;
 use crate::sys::loop_device;
 use crate::tool::{Failure, ToolOutput, Toolbox};
 
@@ -124,6 +125,12 @@ impl KernelInstance {
         words
     }
 
+    /// By what the kernel's messages about it are known: its name and its device's.
+    fn log_words(&self) -> Vec<&str> {
+        let device = self.stage.node().path().file_name().and_then(|name| name.to_str());
+        [Some(self.name), device].into_iter().flatten().collect()
+    }
+
     /// Mounts it as mount(8) does, but without starting a program, where no time is taken of it.
     fn mount_by_call(&mut self, more: &[&str], tools: &mut Toolbox) -> Result<(), Failure> {
         let point = self.stage.mount_point();
@@ -152,7 +159,9 @@ impl KernelInstance {
         };
         if mounted.is_err() {
             // mount(8) may know an option that the kernel does not, and says best what is wrong.
-            tools.expect(&self.mount_words(more), "mount failed")?;
+            let log = KernelLog::from_now();
+            let mounted = tools.expect(&self.mount_words(more), "mount failed");
+            mounted.map_err(|failure| failure.with_lines(&log.about(&self.log_words())))?;
         }
         self.mounted = true;
         Ok(())
@@ -197,7 +206,10 @@ impl Instance for KernelInstance {
 
     fn mount(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
         make_mount_point(&self.stage.mount_point())?;
-        tools.expect(&self.mount_words(&[]), "mount failed")?;
+        let log = KernelLog::from_now();
+        let mounted = tools.expect(&self.mount_words(&[]), "mount failed");
+        // mount(8) refers to the kernel's log; what matters is there.
+        mounted.map_err(|failure| failure.with_lines(&log.about(&self.log_words())))?;
         self.mounted = true;
         Ok(())
     }
