@@ -29,7 +29,7 @@ Examples:
 
 Keys are numbers of 128 bits in hexadecimal.
 
-Exit codes: 0 done; 1 failed, or damage was found; 2 wrong use, or refused before anything was \
+Exit codes: 0 done; 1 failed, not found, or damage was found; 2 wrong use, or refused before anything was \
 touched.";
 
 /// An object store on one disk, whose durable puts survive power failures.

@@ -1,7 +1,7 @@
 //! The commands of the tool, but for the benchmark.
 
 use std::fmt;
-use std::io::{self, Read, Write};
+use std::io::{self, IsTerminal, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -74,7 +74,8 @@ pub fn create(arguments: &CreateArguments) -> Outcome {
     let checked = check_free(path, arguments.size.is_some(), arguments.force)?;
     if let Some(bytes) = arguments.size {
         // Refuse what cannot be laid out before a file is made or cut.
-        Geometry::plan(bytes, 512, &options).map_err(about(path))?;
+        Geometry::plan(bytes, 512, &options)
+            .map_err(|error| too_small(path, bytes, &options, error))?;
     }
     let device = tool::open_checked(path, &checked, arguments.size, Duration::ZERO)?;
     let geometry = Store::create(&device, &options).map_err(about(path))?;
@@ -89,6 +90,18 @@ pub fn create(arguments: &CreateArguments) -> Outcome {
         );
     }
     Ok(())
+}
+
+/// Why a store of this size cannot be made: with the least power of two that can, where there is one.
+fn too_small(path: &Path, bytes: u64, options: &CreateOptions, error: lump::Error) -> Failure {
+    let sizes = (12..40).map(|power| 1_u64 << power).filter(|size| *size > bytes);
+    match sizes.into_iter().find(|size| Geometry::plan(*size, 512, options).is_ok()) {
+        None => about(path)(error),
+        Some(least) => {
+            let why = format!("{bytes} bytes are too few for a store; --size {least} is enough");
+            refused(path, why)
+        }
+    }
 }
 
 /// Stores a file or standard input.
@@ -122,8 +135,13 @@ pub fn get(
         None => store.get(key),
     };
     let Some(value) = value.map_err(about(device))? else {
-        return Err(refused(device, format!("key {key:032x} has no value")));
+        return Err(Failure::failed(device.display(), format!("key {key:032x} has no value")));
     };
+    if destination.is_none() && io::stdout().is_terminal() && std::str::from_utf8(&value).is_err() {
+        let why = "it is binary, and standard output is a terminal; name a file to write, or - to \
+                   print it all the same";
+        return Err(Failure::refused(format!("key {key:032x}"), why));
+    }
     let Some(path) = destination.filter(|path| *path != Path::new("-")) else {
         let mut output = output::stdout();
         return output.write_all(&value).and_then(|()| output.flush()).map_err(Failure::of_output);

@@ -48,7 +48,7 @@ fn values_go_in_and_come_out() {
     assert!(lump(&["get", &image, "2a", "--range", "1k-2k"]).stdout == bytes[1024..2048]);
     assert!(fail(&["get", &image, "2a", &out], 2).contains("--force"));
     assert!(fail(&["get", &image, "2a", "-f", &image], 2).contains("what is copied lies in it"));
-    assert!(fail(&["get", &image, "2b"], 2).contains("no value"));
+    assert!(fail(&["get", &image, "2b"], 1).contains("no value"));
     assert!(fail(&["get", &image, "2a", "--range", "5-300001"], 2).contains("300000 bytes"));
     assert!(fail(&["put", &image, "key", &file], 2).contains("hexadecimal"));
     assert!(fail(&["delete", &image, "9-1"], 2).contains("ends before"));
@@ -147,7 +147,7 @@ fn what_is_in_use_or_holds_anything_is_refused_untouched() {
     let path = |name: &str| directory.path().join(name).to_str().unwrap().to_string();
     let (image, other) = (path("image"), path("other"));
     assert!(fail(&["create", &image], 2).contains("--size"));
-    assert!(fail(&["create", "--size", "8k", &image], 2).contains("no room"));
+    assert!(fail(&["create", "--size", "8k", &image], 2).contains("too few for a store; --size"));
     assert!(!directory.path().join("image").exists(), "a refusal makes no image");
     succeed(&["create", "-q", "--size", "4M", &image]);
     fs::write(&other, [b'x'; 1 << 20]).unwrap();

@@ -120,7 +120,7 @@ impl From<Error> for Failure {
     /// The library refuses before it writes, but for what the device or its space fails.
     fn from(error: Error) -> Self {
         use Error::{
-            Damaged, DamagedFile, Device, DeviceShrank, NoSpace, ReadOnly, TooManyExtents,
+            Damaged, DamagedFile, Device, DeviceShrank, NoSpace, NotFound, ReadOnly, TooManyExtents,
         };
         match error {
             Device { .. }
@@ -128,6 +128,7 @@ impl From<Error> for Failure {
             | DamagedFile(_)
             | DeviceShrank { .. }
             | NoSpace { .. }
+            | NotFound(_)
             | ReadOnly(_)
             | TooManyExtents { .. } => Self::Failed(error.to_string()),
             _ => Self::Refused(error.to_string()),

@@ -88,8 +88,15 @@ pub fn mkfs(arguments: &MkfsArguments) -> Outcome {
         // Refuse what cannot be laid out before a file is created or cut.
         crate::plan(length, &options).map_err(about(path))?;
     }
+    let is_new = arguments.size.is_some() && !path.exists();
     let device = open_checked(path, &checked, arguments.size)?;
-    let geometry = crate::mkfs(&device, &options).map_err(about(path))?;
+    let geometry = crate::mkfs(&device, &options).map_err(|error| {
+        // Half an image is of no use to anybody.
+        if is_new {
+            let _ = std::fs::remove_file(path);
+        }
+        about(path)(error)
+    })?;
     if !arguments.quiet {
         say!(
             "{}: {} bytes, {} units of {} bytes, {} files at most, UUID {}",

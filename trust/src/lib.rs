@@ -65,7 +65,7 @@ pub enum Refused {
         owner: String,
     },
     /// Its owner is believed, but others can write it.
-    #[error("{} can be written by other users; take that right away (chmod go-w), or move it", .path.display())]
+    #[error("{} can be written by other users; take that right away (chmod go-w), move it, or add --trust-shared if you trust all who can", .path.display())]
     Writable {
         /// Where.
         path: PathBuf,

@@ -5,12 +5,24 @@
 //! a process of root: whoever can set it there is root already.
 
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::unistd::{Gid, Group, Uid, User};
 
 use crate::sys::{self, Account};
 
 static NAMED: OnceLock<Vec<u32>> = OnceLock::new();
+static SHARED: AtomicBool = AtomicBool::new(false);
+
+/// Believes directories that other users can write too, for the rest of this process.
+pub fn trust_shared() {
+    SHARED.store(true, Ordering::Relaxed);
+}
+
+/// Whether directories that other users can write are believed.
+pub(crate) fn is_shared_believed() -> bool {
+    SHARED.load(Ordering::Relaxed)
+}
 
 /// Believes `users` too, by name or number, for the rest of this process. To be called once, with
 /// what the command line says.
@@ -31,7 +43,8 @@ pub fn trust(users: &[String]) -> Result<(), String> {
 pub fn words() -> Vec<String> {
     let named = NAMED.get().into_iter().flatten().copied();
     let believed = named.chain([caller()]).filter(|user| *user != 0);
-    believed.flat_map(|user| ["--trust".to_string(), user.to_string()]).collect()
+    let users = believed.flat_map(|user| ["--trust".to_string(), user.to_string()]);
+    users.chain(is_shared_believed().then(|| "--trust-shared".to_string())).collect()
 }
 
 /// The user who called this process: of root by sudo(8) or pkexec(1) that one, otherwise its own.

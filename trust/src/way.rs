@@ -119,7 +119,8 @@ pub fn check(path: &Path, opened: &OwnedFd, stat: &Stat) -> Result<(), Refused> 
     believe_server(path, opened, stat)?;
     let by_group =
         stat.st_mode & 0o020 != 0 && (!owner::is_believed_group(stat.st_gid) || has_list(opened));
-    if stat.st_mode & 0o002 != 0 || by_group {
+    let is_shared = kind(stat) == FileType::Directory && owner::is_shared_believed();
+    if (stat.st_mode & 0o002 != 0 || by_group) && !is_shared {
         Err(Refused::Writable { path: path.into() })
     } else {
         Ok(())

@@ -27,8 +27,15 @@ fn main() -> ExitCode {
     }
     trial::tool::carry(&["minfs"]);
     let cli: Cli = terminal::parse();
-    if let Err(problem) = trust::owner::trust(&cli.trust) {
+    let mut trusted = cli.trust;
+    if let Action::Report(args) = &cli.action {
+        trusted.extend(reporting::owners(args));
+    }
+    if let Err(problem) = trust::owner::trust(&trusted) {
         return Failure::refused(problem).report().into();
+    }
+    if cli.trust_shared {
+        trust::owner::trust_shared();
     }
     let result = match cli.action {
         Action::Inside { words } => return guest::inside::main(&words),

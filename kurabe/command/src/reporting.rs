@@ -48,6 +48,24 @@ pub fn report(args: &ReportArgs) -> Result<u8, Failure> {
     })
 }
 
+/// Who owns the results, and the directories above them: showing a result executes nothing of it, so those are
+/// believed where nothing but the terminal is written.
+pub fn owners(args: &ReportArgs) -> Vec<String> {
+    let show = &args.present;
+    let files = [&args.html, &args.svg, &show.export_json, &show.export_csv, &show.export_markdown];
+    if files.into_iter().any(Option::is_some) {
+        return Vec::new();
+    }
+    let paths = args.directories.iter().filter_map(|path| std::path::absolute(path).ok());
+    let mut owners: Vec<String> = paths
+        .flat_map(|path| path.ancestors().map(Path::to_path_buf).collect::<Vec<_>>())
+        .filter_map(|path| Some(rustix::fs::stat(&path).ok()?.st_uid.to_string()))
+        .collect();
+    owners.sort();
+    owners.dedup();
+    owners
+}
+
 /// The report of a result of 'kurabe crash'. Its exit code is 0 whatever the verdicts are, as that of any
 /// report without gates.
 fn of_power_cuts(
@@ -87,9 +105,9 @@ fn judge(source: &mut Source, gates: &[String]) -> Result<(), Failure> {
 
 /// Several results against the first.
 fn side_by_side(args: &ReportArgs, presentation: &Presentation) -> Result<u8, Failure> {
-    if presentation.exports.any() {
+    if args.present.export_json.is_some() {
         return Err(Failure::refused(
-            "--export-json, --export-csv and --export-markdown are of one result; name one, or use --html",
+            "--export-json: is of one result; name one, or use --export-csv or --export-markdown",
         ));
     }
     refuse_the_same_twice(&args.directories)?;
@@ -103,6 +121,13 @@ fn side_by_side(args: &ReportArgs, presentation: &Presentation) -> Result<u8, Fa
         .map_err(|problem| Failure::refused(format!("--gate: {problem}")))?;
     if let Some(path) = &args.html {
         write(path, report::across::page(&across).as_bytes()).map_err(Failure::broken)?;
+    }
+    if let Some(path) = &args.present.export_csv {
+        write(path, report::across::csv(&across).as_bytes()).map_err(Failure::broken)?;
+    }
+    if let Some(path) = &args.present.export_markdown {
+        let text = document::markdown(&report::across::document(&across));
+        write(path, text.as_bytes()).map_err(Failure::broken)?;
     }
     if let Some(directory) = &args.svg {
         write_pictures(directory, report::across::pictures(&across))?;

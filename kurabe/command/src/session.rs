@@ -63,12 +63,9 @@ impl Session {
         let stop = Stop::on_signals().map_err(Failure::broken)?;
         let look = self.presentation.look;
         let mut progress = Progress::new(look, self.plan.study.workloads.len() > 1);
-        progress.say(&self.headline());
-        for note in &self.notes {
-            progress.say(note);
-        }
         let mut all_given_back = true;
         if let Some(why) = self.nothing_to_do() {
+            self.headlines().iter().for_each(|line| progress.say(line));
             progress.say(&why);
         } else {
             let result = self.with_device(begun, &stop, &mut progress);
@@ -107,6 +104,11 @@ impl Session {
             closing.join().expect("giving a device back does not panic");
         }
         Ok(signal_code(&stop).unwrap_or_else(|| self.exit_code(&source.analysis, all_given_back)))
+    }
+
+    /// What is about to be compared, and what there is to know of it.
+    fn headlines(&self) -> Vec<String> {
+        std::iter::once(self.headline()).chain(self.notes.iter().cloned()).collect()
     }
 
     /// What is about to be compared.
@@ -186,7 +188,11 @@ impl Session {
         let study = &self.plan.study;
         let forecast = RefCell::new(Forecast::new(&self.plan, &self.records, bound));
         let short = RefCell::new(None);
+        // What is refused prints nothing else before.
+        let headlines = RefCell::new(self.headlines());
+        progress.step("dry run");
         let mut filled = |fill: device::Progress| {
+            headlines.take().iter().for_each(|line| progress.say(line));
             // The budget is a bound on everything, and the filling alone can take longer.
             if is_spent() && fill.done_bytes < fill.total_bytes {
                 stop.raise();
@@ -228,6 +234,7 @@ impl Session {
             }
         });
         let Ready { device, size_bytes, mut facts } = ready?;
+        headlines.take().iter().for_each(|line| progress.say(line));
         facts.insert("schema".into(), self.plan.schema.into());
         facts.insert("started_unix_ns".into(), (started.as_nanos() as u64).into());
         facts.insert("command_line".into(), std::env::args().collect::<Vec<_>>().into());

@@ -276,8 +276,15 @@ fn two_results_stand_side_by_side() {
     }
     assert!(fs::read_to_string(two.site.work().join("both.html")).unwrap().contains("B against A"));
     assert!(fs::read_dir(two.site.work().join("pictures")).unwrap().count() >= 2);
+    let files = ["--export-csv", "x.csv", "--export-markdown", "x.md"];
+    two.site.run(&[&["report", "result", "later"][..], &files].concat()).expect(0);
+    let read = |name: &str| fs::read_to_string(two.site.work().join(name)).unwrap();
+    let csv = read("x.csv");
+    assert!(csv.starts_with("workload,metric,unit,contender,result,runs,median,cost,"), "{csv}");
+    assert!(csv.contains(",A,3,") && csv.contains(",B,3,"), "{csv}");
+    assert!(read("x.md").contains("| B |"), "{}", read("x.md"));
     two.site
-        .run(&["report", "result", "later", "--export-csv", "x.csv"])
+        .run(&["report", "result", "later", "--export-json", "x.json"])
         .expect(2)
         .says(&["of one result"]);
 }

@@ -67,7 +67,7 @@ fn devices() {
     refused(&["ext4"], &["--device", "loop:"], &["--device", "size", "8G"]);
     refused(&["ext4"], &["--device", "loop:1M"], &["--device", "1M", "too small"]);
     refused(&["ext4"], &["--device", "mem:5000001K"], &["--device", "5000001K", "multiple"]);
-    refused(&["ext4"], &["--device", "/dev/sdz"], &["--destroy", "/dev/sdz"]);
+    refused(&["ext4"], &["--device", "/dev/sdz"], &["--device /dev/sdz: /dev/sdz does not exist"]);
     refused(&["ext4"], &["--destroy", "sdz"], &["--destroy", "real device"]);
     refused(
         &["ext4", "xfs"],

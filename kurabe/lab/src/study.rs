@@ -230,7 +230,8 @@ impl Study {
     /// Spreads a fixed number of runs over few blocks, where contenders take turns under all workloads: what comes
     /// around the runs of a block takes longer than a short run.
     pub fn spread_runs(&mut self) {
-        if let Some(runs) = self.runs {
+        // A budget may end at any block, which should then be short.
+        if let Some(runs) = self.runs.filter(|_| self.budget_ns.is_none()) {
             self.blocks_max = runs.min(BLOCKS_OF_RUNS_MAX);
             self.blocks_min = self.blocks_max;
         }

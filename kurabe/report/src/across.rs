@@ -19,7 +19,7 @@ use crate::source::{Source, value_of};
 use crate::svg::{self, Place};
 use crate::table::{Cell, Table, Tone};
 use crate::tables::{self, gate_text, tone_of, verdict_text};
-use crate::{html, text};
+use crate::{export, html, text};
 
 mod charts;
 pub mod gates;
@@ -413,6 +413,55 @@ pub fn document(across: &Across<'_>) -> Vec<Block> {
         blocks.push(Block::table(TITLE, across.differences.clone()));
     }
     blocks
+}
+
+/// One line for each metric, contender and result: the median, and the cost against the first result, where above 1
+/// is worse.
+pub fn csv(across: &Across<'_>) -> String {
+    let heads = [
+        "workload",
+        "metric",
+        "unit",
+        "contender",
+        "result",
+        "runs",
+        "median",
+        "cost",
+        "cost_low",
+        "cost_high",
+        "verdict",
+    ];
+    let mut text = export::line(heads.iter());
+    for workload in &across.workloads {
+        for metric in &workload.metrics {
+            for contender in &metric.contenders {
+                for (place, name) in across.names.iter().enumerate() {
+                    let number =
+                        |value: Option<f64>| value.map_or(String::new(), |v| v.to_string());
+                    let found = place.checked_sub(1).map(|place| &contender.comparisons[place]);
+                    // What is stored is the metric itself.
+                    let cost = found.map(|found| as_it_is(*found, metric.unit));
+                    let ends = cost.as_ref().and_then(|cost| cost.interval);
+                    let summary = contender.summaries[place].as_ref();
+                    let fields = [
+                        workload.name.clone(),
+                        metric.name.clone(),
+                        format!("{:?}", metric.unit).to_lowercase(),
+                        contender.label.clone(),
+                        name.clone(),
+                        contender.samples[place].len().to_string(),
+                        number(summary.map(|summary| summary.median)),
+                        number(cost.as_ref().and_then(|cost| cost.ratio)),
+                        number(ends.map(|ends| ends.low)),
+                        number(ends.map(|ends| ends.high)),
+                        found.map_or(String::new(), |found| verdict_text(&found.verdict)),
+                    ];
+                    text.push_str(&export::line(fields.iter()));
+                }
+            }
+        }
+    }
+    text
 }
 
 /// The page.

@@ -149,7 +149,8 @@ pub fn overhead_csv(analysis: &Analysis) -> Option<String> {
 }
 
 /// One line of CSV.
-fn line(fields: impl IntoIterator<Item = impl AsRef<str>>) -> String {
+/// One line of CSV.
+pub(crate) fn line(fields: impl IntoIterator<Item = impl AsRef<str>>) -> String {
     let fields = fields.into_iter().map(|field| text::csv(field.as_ref()).into_owned());
     let fields: Vec<String> = fields.collect();
     format!("{}\n", fields.join(","))

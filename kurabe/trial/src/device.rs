@@ -19,10 +19,12 @@ use std::fmt;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
+use std::path::Path;
 
 use lab::device::{Base, DeviceName};
 use lab::event::Mark;
 use lab::spec::{Device, Part};
+use rustix::fs::FileType;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -313,6 +315,27 @@ impl DeviceRequest {
 /// How each layer is written, and what it does.
 pub fn layer_notations() -> impl Iterator<Item = &'static str> {
     layer::notations()
+}
+
+/// What at first sight keeps a path from being a device to destroy: it does not exist, is none, or is mounted.
+pub fn obstacle(path: &Path) -> Option<String> {
+    let shown = path.display();
+    let found = match rustix::fs::stat(path) {
+        Ok(found) => found,
+        Err(rustix::io::Errno::NOENT) => {
+            return Some(format!("{shown} does not exist; lsblk lists the devices"));
+        }
+        Err(error) => return Some(format!("{shown}: {error}")),
+    };
+    if FileType::from_raw_mode(found.st_mode) != FileType::BlockDevice {
+        return Some(format!(
+            "{shown} is not a block device; lsblk lists them, and loop:4G makes an image file"
+        ));
+    }
+    let number = (rustix::fs::major(found.st_rdev), rustix::fs::minor(found.st_rdev));
+    let mounts = trust::mounts::mounts().ok()?;
+    let mount = mounts.iter().find(|mount| mount.device == number)?;
+    Some(format!("{shown} is mounted at {}; unmount it first", mount.point.display()))
 }
 
 /// An image that takes no space but what is written to it, to try something on.

@@ -35,6 +35,7 @@ use crate::facts::tool_version;
 use crate::host_proc::HostProc;
 use crate::leftovers::running;
 use crate::scratch::Occupied;
+use crate::stop::Stop;
 use crate::tool::{Failure, Toolbox, find, not_found};
 use crate::user::User;
 use kernel::Kernel;
@@ -498,11 +499,8 @@ pub fn missing(file_system: &FileSystem) -> Vec<String> {
 
 /// What to do where this machine's kernel does not have a file system.
 pub(crate) fn kernel_lacks(name: &str) -> Option<String> {
-    (!kernel_knows(name)).then(|| {
-        format!(
-            "the kernel does not know '{name}'; try modprobe {name}, a kernel that has it, or a guest: --on debian"
-        )
-    })
+    (!kernel_knows(name))
+        .then(|| format!("this machine's kernel has no '{name}'; run it in a guest: --on debian"))
 }
 
 /// Whether a file system is missing on this machine and a guest has it.
@@ -529,6 +527,9 @@ pub(crate) fn missing_of(tools: &[Tool]) -> Vec<String> {
                 OWN_PACKAGE => {
                     format!("{not_found}; install it with: cargo install --path {}", tool.name)
                 }
+                package if is_unavailable(package) => {
+                    format!("{not_found}, and this machine's package sources have no {package}")
+                }
                 package => {
                     format!("{not_found}; it is in the package {package}: apt install {package}")
                 }
@@ -536,6 +537,13 @@ pub(crate) fn missing_of(tools: &[Tool]) -> Vec<String> {
         }
     }
     missing
+}
+
+/// Whether the package sources of this machine are known, and lack a package.
+fn is_unavailable(package: &str) -> bool {
+    let tools = Toolbox::new(None, Stop::default());
+    let said = tools.look(&["apt-cache", "policy", package], "looking for a package");
+    said.is_ok_and(|said| !said.contains("Candidate:") || said.contains("Candidate: (none)"))
 }
 
 /// Whether the kernel has this file system, or a module that it loads when asked to.

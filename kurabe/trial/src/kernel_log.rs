@@ -37,11 +37,9 @@ impl KernelLog {
                 Ok(length) => {
                     let text = String::from_utf8_lossy(&entry[..length]);
                     let said = message(&text).unwrap_or_default();
-                    let is_named = |word: &&str| {
-                        said.to_ascii_lowercase().contains(&word.to_ascii_lowercase())
-                    };
-                    if words.iter().any(|word| is_named(&word)) && !found.iter().any(|s| s == said)
-                    {
+                    let is_named =
+                        |word: &str| said.to_ascii_lowercase().contains(&word.to_ascii_lowercase());
+                    if words.iter().any(|word| is_named(word)) && !found.iter().any(|s| s == said) {
                         found.push(said.to_string());
                     }
                 }

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use trial::filesystem;
 use trial::memory_limit::available_bytes;
 use trust::Directory;
+use vocabulary::suggestion::did_you_mean;
 
 use crate::exit::Failure;
 use crate::terminal::note;
@@ -89,7 +90,10 @@ pub fn lacks(contender: &Contender, lock: &Lock) -> Option<String> {
 
 /// The image of a guest, built when it is not there, or has not what these contenders need.
 pub fn image(store: &Store, place: &str, contenders: &[&Contender]) -> Result<Image, Failure> {
-    let kernel = Kernel::parse(place)?;
+    let kernel = Kernel::parse(place).map_err(|error| {
+        let next = did_you_mean(place, &["debian"]);
+        Failure::refused(next.map_or(error.to_string(), |next| format!("{error}; {next}")))
+    })?;
     let contenders = || contenders.iter().copied();
     let built: Vec<String> = contenders().filter_map(built_for).collect();
     let modules = contenders().filter_map(kernel_module_of).map(str::to_string);

@@ -4,11 +4,12 @@
 use std::path::{Path, PathBuf};
 
 use lab::contender::Contender;
+use lab::device::{Base, DeviceName};
 use lab::quantity::size_text;
 use lab::spec::{Output, Workload};
 use lab::study::Study;
 use loads::KINDS;
-use trial::device::DeviceRequest;
+use trial::device::{self, DeviceRequest};
 use trial::filesystem::{self, Access};
 use trial::user::User;
 use trust::Directory;
@@ -237,6 +238,13 @@ pub fn needs_device(study: &Study) -> bool {
 
 /// The device that the study asks for, with what the command line says may be destroyed.
 pub fn device_request(study: &Study, destroy: Option<&str>) -> Result<DeviceRequest, Failure> {
+    // Before somebody is asked to confirm that it is destroyed.
+    if study.host().is_none()
+        && let Ok(DeviceName { base: Base::Existing(path), .. }) = DeviceName::parse(&study.device)
+        && let Some(obstacle) = device::obstacle(&path)
+    {
+        return Err(Failure::refused(format!("--device {}: {obstacle}", study.device)));
+    }
     DeviceRequest::parse(&study.device, destroy).map_err(|error| {
         let flag = if error.about_destroy { "--destroy" } else { "--device" };
         Failure::refused(format!("{flag}: {error}"))

@@ -29,6 +29,9 @@ pub struct Cli {
     /// Also trust files, directories and results of this user. May be repeated.
     #[arg(long, global = true, value_name = "USER")]
     pub trust: Vec<String>,
+    /// Believe directories that other users can write to.
+    #[arg(long, global = true)]
+    pub trust_shared: bool,
 }
 
 /// The subcommands.

@@ -146,7 +146,7 @@ fn a_file_system_is_added_by_its_description() {
     assert_eq!(supplies.recipes.last().unwrap().module, "cardfs");
     let missing = missing(&CARDFS).join("\n");
     assert!(missing.contains("apt install cardfs-tools"), "{missing}");
-    assert!(missing.contains("the kernel does not know 'cardfs'"), "{missing}");
+    assert!(missing.contains("this machine's kernel has no 'cardfs'"), "{missing}");
     assert!(is_in_guests(&CARDFS) && CARDFS.takes_turns && CARDFS.why_not_cut().is_none());
 }
 
