@@ -197,9 +197,11 @@ pub fn run(
                 }
                 let mut schedule = is_together.then(|| {
                     let run = surroundings.run_times.get(&specs[0].workload.name);
-                    let round = run.map(|run| *run * specs.len() as u32);
-                    let length = Length { round, ..so_far.length(block, budget_left) };
+                    let dry_run = run.map(|run| *run * specs.len() as u32);
                     let parts = KINDS.open(&specs[0].workload.load).map_or(1, |load| load.parts());
+                    let known = so_far.round(&specs[0].workload.name).map(|round| round * parts);
+                    let round = known.or(dry_run);
+                    let length = Length { round, ..so_far.length(block, budget_left) };
                     let terms = Terms { seed: specs[0].order_seed, length, parts };
                     Schedule::new(terms, surroundings.elapsed)
                 });
@@ -442,6 +444,22 @@ impl<'a> SoFar<'a> {
             limit: budget_left,
             round: None,
         }
+    }
+
+    /// What a round of the workload took in the last block.
+    fn round(&self, workload: &str) -> Option<Duration> {
+        let is_of =
+            |record: &&&Record| record.workload == workload && record.outcome == Outcome::Completed;
+        let last = self.records.iter().rev().find(|record| is_of(&record))?;
+        let of_block = self.records.iter().filter(|record| {
+            (&record.workload, record.block, record.warmup)
+                == (&last.workload, last.block, last.warmup)
+        });
+        let times_ns = of_block.filter_map(|record| {
+            let sum_ns: u64 = record.slices.iter().map(lab::slice::Slice::time_ns).sum();
+            sum_ns.checked_div(record.slices.len() as u64)
+        });
+        Some(Duration::from_nanos(times_ns.sum())).filter(|round| !round.is_zero())
     }
 
     /// The longest trial so far of a contender under a workload.
