@@ -221,6 +221,7 @@ fn a_trial_in_a_guest_yields_the_same_record_and_leaves_nothing() {
         ("nilfs2", "mkfs.nilfs2"),
         ("ntfs3", "mkfs.ntfs"),
         ("reiserfs", "mkreiserfs"),
+        ("udf", "mkudffs"),
     ];
     let others = others.iter().filter(|(name, tool)| has(tool) && has_module(&site, name));
     let others = others.map(|(name, _)| *name);

@@ -19,6 +19,7 @@ mod ntfs3;
 mod raw;
 mod reiserfs;
 mod tmpfs;
+mod udf;
 mod ufs;
 mod xfs;
 mod zfs;
@@ -416,7 +417,7 @@ pub trait Instance: Send {
     }
 }
 
-static ALL: [&FileSystem; 22] = [
+static ALL: &[&FileSystem] = &[
     &ext::EXT2,
     &ext::EXT3,
     &ext::EXT4,
@@ -433,6 +434,7 @@ static ALL: [&FileSystem; 22] = [
     &ntfs3::NTFS3,
     &reiserfs::REISERFS,
     &tmpfs::TMPFS,
+    &udf::UDF,
     &ufs::UFS,
     &minfs::MINFS_FUSE,
     &minfs::MINFS,
@@ -443,7 +445,7 @@ static ALL: [&FileSystem; 22] = [
 
 /// Every file system, in the order of the help.
 pub fn all() -> &'static [&'static FileSystem] {
-    &ALL
+    ALL
 }
 
 /// What [`Contender::parse`] has to know about all file systems.
