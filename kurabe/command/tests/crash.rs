@@ -319,6 +319,32 @@ fn a_load_of_kurabes_own_knows_what_it_made_durable() {
 }
 
 #[test]
+fn a_commit_of_sqlite_is_there_after_a_power_cut_if_its_settings_say_so() {
+    if !root() {
+        return;
+    }
+    let settings = [
+        ("journal=wal synchronous=full", true),
+        // Only then the removal of the journal, which is the commit, is made durable.
+        ("journal=delete synchronous=extra batch=3", true),
+        ("journal=delete synchronous=full batch=3", false),
+        ("journal=wal synchronous=normal", false),
+        ("journal=delete synchronous=off", false),
+    ];
+    for (text, is_kept) in settings {
+        let site = Site::new();
+        let load = format!("{text} rows=100 transactions=40 mix=1:1:1");
+        let flags = ["--device", "mem:64M", "--runs", "1", "--idle-wait", "1s", "--seed", "1"];
+        let load = ["--durability=24", "--gate", "ext4: durable", "--sqlite", &load];
+        let ran = site.run(&[&["compare", "ext4"], &flags[..], &load].concat());
+        let (code, verdict) = if is_kept { (0, "held (24 of 24)") } else { (3, "violated (") };
+        let ran = ran.expect(code);
+        assert!(ran.stdout.contains(&format!("durability {verdict}")), "{text}: {}", ran.stdout);
+        site.expect_nothing_left();
+    }
+}
+
+#[test]
 fn the_installed_fio_and_the_replay_of_dbench_know_what_they_made_durable() {
     if !root() {
         return;

@@ -10,6 +10,7 @@ mod fio;
 mod fio_matrix;
 mod merged;
 mod objects;
+mod sqlite;
 mod tree;
 
 pub use merged::merged;
@@ -38,6 +39,7 @@ pub static KINDS: Kinds = Kinds(&[
     dbench::KIND,
     dbench::REPLAY,
     bonnie::KIND,
+    sqlite::KIND,
 ]);
 
 /// Which of these tools are not installed, each with its package.
