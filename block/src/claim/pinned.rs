@@ -10,7 +10,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FileType, Mode, OFlags};
+use rustix::fs::{FileType, OFlags};
 use trust::{Directory, Lock, LockError};
 
 use super::Identity;
@@ -81,8 +81,8 @@ impl Pinned {
 /// Opens a block device by the path that the user gave: the only time that this is done. Whatever
 /// else is there (a FIFO, a tape, a terminal) is not opened, since that alone can do something.
 pub(super) fn open(path: &Path, how: OFlags) -> io::Result<Option<File>> {
-    let place = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-    let stat = rustix::fs::fstat(&place)?;
+    // A link that another user made could lead to another disk next time.
+    let (place, stat) = trust::way::open(path)?;
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::BlockDevice => reopen(&place, how).map(Some),
         _ => Ok(None),

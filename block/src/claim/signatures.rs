@@ -33,10 +33,14 @@ pub struct Signature {
     pub devices: Option<u64>,
 }
 
-/// Members of groups that libblkid does not count as such: a cache and its backing device, a
-/// store of a cluster, a snapshot's other half, a journal of a file system elsewhere.
+/// Uses, as libblkid calls them, of what lies on one device alone and may be given up by its name.
+const ALONE: [&str; 2] = ["filesystem", "crypto"];
+/// Kinds of another use that lie on one device alone. Whatever else there is belongs with other devices: a
+/// cache, a store of a cluster, a snapshot's other half, the journal of a file system elsewhere.
+const ALONE_KINDS: [&str; 3] = ["swap", "swsuspend", "lump"];
+/// Kinds that libblkid counts as file systems and that belong with others all the same.
 const GROUP_KINDS: [&str; 5] =
-    ["bcache", "ceph_bluestore", "DM_snapshot_cow", "stratis", "xfs_external_log"];
+    ["DM_verity_hash", "bcache", "ceph_bluestore", "stratis", "xfs_external_log"];
 
 /// Whether kurabe made a pool: `kurabe-`, a process number, 16 hexadecimal digits.
 fn is_own_label(label: &str) -> bool {
@@ -55,7 +59,7 @@ impl Signature {
         let pool = self.kind == "zfs_member" && !self.label.as_deref().is_some_and(is_own_label);
         pool || self.devices.is_some_and(|devices| devices != 1)
             || GROUP_KINDS.contains(&self.kind.as_str())
-            || matches!(self.usage.as_str(), "raid" | "partition-table")
+            || !(ALONE.contains(&self.usage.as_str()) || ALONE_KINDS.contains(&self.kind.as_str()))
     }
 }
 
@@ -239,6 +243,20 @@ mod tests {
         assert_eq!(signatures[0].to_string(), "ext4 (label 'back up', UUID 0d67, at byte 0x438)");
         assert!(!signatures[0].marks_a_group());
         assert!(signatures[1].marks_a_group());
+        for (kind, usage, belongs) in [
+            ("swap", "other", false),
+            ("lump", "other", false),
+            ("crypto_LUKS", "crypto", false),
+            // The journal of an ext4 elsewhere, and what nobody knows yet.
+            ("jbd", "other", true),
+            ("DM_verity_hash", "crypto", true),
+            ("unheard_of", "other", true),
+            ("unheard_of", "new", true),
+        ] {
+            let (kind, usage) = (kind.to_string(), usage.to_string());
+            let found = Signature { kind, usage, ..signatures[0].clone() };
+            assert_eq!(found.marks_a_group(), belongs, "{found}");
+        }
         assert_eq!(parse("\n").unwrap(), []);
         assert!(parse("{").unwrap_err().to_string().contains("wipefs --json"));
     }

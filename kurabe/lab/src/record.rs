@@ -269,6 +269,19 @@ pub struct Space {
     pub free_inodes: u64,
 }
 
+/// The largest figure of a record: bytes, nanoseconds and counts up to this are exact as floating point too.
+const FIGURE_MAX: u64 = 1 << 53;
+
+/// The largest integer in a JSON value.
+fn largest(value: &serde_json::Value) -> u64 {
+    match value {
+        serde_json::Value::Number(number) => number.as_u64().unwrap_or(0),
+        serde_json::Value::Array(list) => list.iter().map(largest).max().unwrap_or(0),
+        serde_json::Value::Object(object) => object.values().map(largest).max().unwrap_or(0),
+        _ => 0,
+    }
+}
+
 impl Record {
     /// When something happened in a trial of power cuts; absent of every other.
     pub fn timeline(&self) -> Option<Timeline> {
@@ -400,7 +413,8 @@ impl Record {
         }
     }
 
-    /// Refuses a record that lists more than any load has: reports compare what is listed name by name.
+    /// Refuses a record that lists more than any load has, since reports compare what is listed name by name,
+    /// and one with a figure so large that a sum of them could overflow.
     ///
     /// # Errors
     ///
@@ -418,10 +432,28 @@ impl Record {
             ("phases", self.phases.len()),
             ("notes", self.notes.len()),
         ];
-        match lists.into_iter().find(|(_, count)| *count > LISTED_MAX) {
-            None => Ok(()),
-            Some((what, count)) => Err(format!(
+        if let Some((what, count)) = lists.into_iter().find(|(_, count)| *count > LISTED_MAX) {
+            return Err(format!(
                 "trial {} has {count} {what}, and a record has at most {LISTED_MAX}",
+                self.trial
+            ));
+        }
+        let latencies = load.map(|load| &load.latencies);
+        let figures = serde_json::json!([
+            self.phases,
+            self.slices,
+            self.command,
+            self.elapsed_ns,
+            self.daemon_cpu_ns,
+            self.space_before,
+            self.space_after,
+            self.checks,
+            latencies
+        ]);
+        match largest(&figures) {
+            largest if largest <= FIGURE_MAX => Ok(()),
+            largest => Err(format!(
+                "trial {} has the figure {largest}, and none of a record is above {FIGURE_MAX}",
                 self.trial
             )),
         }
@@ -498,6 +530,17 @@ fn less(whole: Option<u64>, part: Option<u64>) -> Option<u64> {
 mod tests {
     use super::*;
     use crate::fixture;
+
+    #[test]
+    fn a_figure_whose_sums_could_overflow_is_refused() {
+        let plan = fixture::plan(&["ext4"], 1);
+        let mut record = fixture::record(&plan, 0, 0, 1000);
+        record.check_bounds().unwrap();
+        let written_bytes = FIGURE_MAX + 1;
+        fixture::run_of(&mut record).device =
+            Some(DeviceDelta { written_bytes, ..Default::default() });
+        assert!(record.check_bounds().unwrap_err().contains("9007199254740993"));
+    }
 
     #[test]
     fn what_is_set_aside_leaves_the_bill_and_becomes_a_phase() {

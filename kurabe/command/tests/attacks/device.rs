@@ -84,6 +84,21 @@ fn a_link_that_leads_elsewhere_between_two_trials_leads_nowhere() {
     expect_shown(&site, &path);
 }
 
+/// Whoever owns a link can make it lead to another disk by the next time.
+#[test]
+fn a_strangers_link_to_a_disk_is_refused() {
+    let Some(site) = ground_of_disks() else { return };
+    let disk = Disk::formatted(&site, "disk");
+    let bytes = disk.bytes();
+    let path = link(&site, &disk);
+    std::os::unix::fs::lchown(&path, Some(65534), None).unwrap();
+    let typed = path.display().to_string();
+    let flags = ["--device", &typed, "--destroy", &format!("{}:ext4", disk.name()), "--runs", "1"];
+    let ran = site.compare(&["ext4"], &flags, &["true"]).expect(2);
+    assert!(ran.stderr.contains("belongs to user nobody"), "{}", ran.stderr);
+    assert!(disk.bytes() == bytes, "{ran:#?}");
+}
+
 /// The same in the middle of a trial: after `--setup` the file system is mounted once more.
 #[test]
 fn a_link_that_leads_elsewhere_during_the_setup_leads_nowhere() {

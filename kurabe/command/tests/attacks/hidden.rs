@@ -179,6 +179,22 @@ fn no_other_proc_is_reached() {
 }
 
 #[test]
+fn what_proc_tells_root_about_the_host_is_covered() {
+    let Some(site) = ground() else { return };
+    if !has_fio() {
+        return;
+    }
+    if fs::read("/proc/key-users").unwrap_or_default().is_empty() {
+        eprintln!("SKIPPED: this kernel tells no keys");
+        return;
+    }
+    let covered = "/proc/keys /proc/key-users /proc/kallsyms /proc/timer_list";
+    let job = format!("test -e /proc/self/stat && test -z \"$(cat {covered} | head -c 1)\"");
+    let ran = run_with_shared_mounts(&site, &prerun(&job), "run \"$@\"");
+    expect_unharmed(&site, &ran.expect(0));
+}
+
+#[test]
 fn no_automount_is_triggered() {
     let Some(site) = ground() else { return };
     let known = fs::read_to_string("/proc/filesystems").unwrap();

@@ -234,6 +234,10 @@ impl Enclosing {
         if !is_user || processes != Err(Errno::PERM) {
             blueprint.said("mounting /proc", processes)?;
         }
+        if !is_user {
+            // What root may see there is the host's. A user sees no other user's keys.
+            blueprint.said("covering /proc", COVERED.iter().try_for_each(|path| cover(path)))?;
+        }
         let devices = mount(c"sysfs", c"/sys", c"sysfs", flags, None);
         if devices != Err(Errno::PERM) {
             blueprint.said("mounting /sys", devices)?;
@@ -382,6 +386,25 @@ fn carry_out<'a>(
             (path, mounted.map_err(io::Error::from))
         }
         Step::Freeze(path) => (path, set_attributes(CWD, path, 0, libc::MOUNT_ATTR_RDONLY)),
+    }
+}
+
+/// Files of procfs that tell root about the host: names of keys, addresses in the kernel, its memory.
+const COVERED: [&CStr; 7] = [
+    c"/proc/keys",
+    c"/proc/key-users",
+    c"/proc/kallsyms",
+    c"/proc/kcore",
+    c"/proc/kmsg",
+    c"/proc/timer_list",
+    c"/proc/vmallocinfo",
+];
+
+/// Covers a file with the empty one, where there is such a file.
+fn cover(path: &CStr) -> rustix::io::Result<()> {
+    match rustix::mount::mount_bind(c"/dev/null", path) {
+        Err(Errno::NOENT) => Ok(()),
+        covered => covered,
     }
 }
 
