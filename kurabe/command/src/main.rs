@@ -2,6 +2,7 @@
 
 mod environment;
 mod exit;
+mod history;
 mod machine;
 mod manual;
 mod power_failures;
@@ -49,6 +50,7 @@ fn main() -> ExitCode {
         Action::Studies { name } => machine::studies(name.as_deref()),
         Action::Resume(args) => prepare::resume(&args),
         Action::Report(args) => reporting::report(&args),
+        Action::History(args) => history::history(&args),
         Action::Crash(args) => crash::crash(&args),
         Action::Promises(args) => promises::promises(&args),
         Action::Promise(args) => promises::one(&args),

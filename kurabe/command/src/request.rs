@@ -10,6 +10,7 @@ pub mod flags;
 pub mod from_here;
 pub mod load_flags;
 pub mod programs;
+pub mod scan;
 pub mod studies;
 
 /// The directory of a result for which none was named.

@@ -283,6 +283,15 @@ fn two_results_stand_side_by_side() {
     assert!(csv.starts_with("workload,metric,unit,contender,result,runs,median,cost,"), "{csv}");
     assert!(csv.contains(",A,3,") && csv.contains(",B,3,"), "{csv}");
     assert!(read("x.md").contains("| B |"), "{}", read("x.md"));
+    // The same two over time.
+    let files = ["--export-bencher", "bmf.json", "--export-otava", "otava.csv"];
+    let ran = two.site.run(&[&["history", "."][..], &files].concat()).expect(0);
+    assert!(ran.stdout.contains("2 results") && ran.stdout.contains("No change"), "{}", ran.stdout);
+    let bmf: Value = serde_json::from_str(&read("bmf.json")).unwrap();
+    let measures = bmf.as_object().unwrap().values().next().unwrap();
+    assert!(measures["time"]["value"].as_f64().unwrap() > 0.0, "{bmf}");
+    let otava = read("otava.csv");
+    assert!(otava.starts_with("time,result,kernel,") && otava.lines().count() == 3, "{otava}");
     two.site
         .run(&["report", "result", "later", "--export-json", "x.json"])
         .expect(2)

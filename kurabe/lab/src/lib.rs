@@ -5,6 +5,7 @@
 //! the help, the JSON and the report.
 
 pub mod analysis;
+pub mod change_points;
 pub mod condition;
 pub mod contender;
 pub mod device;

@@ -11,8 +11,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use lab::study::{CommandText, StudyText, WorkloadText};
 use serde::Serialize;
 
-use super::from_here;
 use super::load_flags::{LoadKeys, decimal, some, whole};
+use super::{from_here, scan};
 
 /// Compare file systems under a workload, with confidence intervals.
 ///
@@ -50,6 +50,8 @@ pub enum Action {
     Resume(ResumeArgs),
     /// Show a result again (tables, HTML page, pictures), or compare several results.
     Report(ReportArgs),
+    /// Show the results of one study over time: what changed on the machine, and where the level changed.
+    History(HistoryArgs),
     /// Simulate power failures, and check whether what a workload acknowledged is still there.
     Crash(Box<CrashArgs>),
     /// Find out what file systems promise: small programs with simulated power failures.
@@ -354,6 +356,12 @@ pub struct LoadArgs {
     /// Values for {VAR} in the command or in a contender: --parameter-list jobs 1,2,4.
     #[arg(short = 'L', long, num_args = 2, value_names = ["VAR", "VALUES"], action = clap::ArgAction::Append)]
     pub parameter_list: Vec<String>,
+    /// Numbers that {VAR} takes, from MIN to MAX: --parameter-scan jobs 1 8.
+    #[arg(short = 'P', long, num_args = 3, value_names = ["VAR", "MIN", "MAX"], action = clap::ArgAction::Append, allow_negative_numbers = true)]
+    pub parameter_scan: Vec<String>,
+    /// Step of --parameter-scan.
+    #[arg(short = 'D', long, value_name = "DELTA", default_value = "1", value_parser = decimal)]
+    pub parameter_step_size: f64,
 }
 
 /// Options of the study: keys of a study file, but for those that are said on the command line alone.
@@ -455,6 +463,10 @@ pub struct StudyArgs {
     /// Name of the study and of its result directory.
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
+    /// Show the output of the command; the same as --output inherit.
+    #[arg(long, conflicts_with = "output")]
+    #[serde(skip)]
+    pub show_output: bool,
     /// Where the output of the command goes: null, pipe, inherit or a file. [default: null]
     #[arg(long, value_name = "WHERE")]
     #[serde(skip)]
@@ -569,6 +581,26 @@ pub struct ResumeArgs {
     pub present: ShowArgs,
 }
 
+/// `kurabe history`.
+#[derive(Debug, Args)]
+pub struct HistoryArgs {
+    /// The directory in which the results lie.
+    #[arg(default_value = "kurabe-results")]
+    pub directory: PathBuf,
+    /// Name of the study, where the directory has results of several.
+    #[arg(long, value_name = "NAME")]
+    pub study: Option<String>,
+    /// Write the latest result as Bencher Metric Format (JSON).
+    #[arg(long, value_name = "FILE")]
+    pub export_bencher: Option<PathBuf>,
+    /// Write all results as CSV for Apache Otava.
+    #[arg(long, value_name = "FILE")]
+    pub export_otava: Option<PathBuf>,
+    /// Style of the terminal output. [default: auto]
+    #[arg(long, value_enum, value_name = "STYLE")]
+    pub style: Option<Style>,
+}
+
 /// `kurabe report`.
 #[derive(Debug, Args)]
 pub struct ReportArgs {
@@ -609,6 +641,10 @@ impl CompareArgs {
             let values = pair[1].split(',').map(str::to_string);
             parameters.entry(pair[0].clone()).or_default().extend(values);
         }
+        for words in self.load.parameter_scan.chunks_exact(3) {
+            let values = scan::numbers(&words[1], &words[2], self.load.parameter_step_size);
+            parameters.entry(words[0].clone()).or_default().extend(values);
+        }
         let mut text = StudyText {
             contenders: self.contenders.clone(),
             parameters,
@@ -639,6 +675,9 @@ impl StudyArgs {
         *text = text.with(self);
         if self.side_by_side || self.one_at_a_time {
             text.side_by_side = Some(self.side_by_side);
+        }
+        if self.show_output {
+            text.output = Some("inherit".into());
         }
         if self.output.is_some() && self.output_file().is_none() {
             text.output.clone_from(&self.output);
