@@ -118,6 +118,7 @@ impl Exports {
         if let Some(path) = &self.csv {
             write(path, report::export::csv(records).as_bytes())?;
             for (name, text) in [
+                ("costs", report::export::costs_csv(analysis)),
                 ("latencies", report::export::latencies_csv(analysis)),
                 ("overhead", report::export::overhead_csv(analysis)),
             ] {

@@ -99,7 +99,7 @@ fn a_disk_that_fails_under_the_laboratory_is_told_by_the_phase() {
     let said = ["Input/output error", "short write"];
     assert!(said.iter().any(|said| told[1].2.contains(said)), "{told:#?}");
     // The table of nothing says so.
-    assert!(ran.stdout.contains("No contender completed a trial"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("No contender completed a run"), "{}", ran.stdout);
 }
 
 #[test]

@@ -535,7 +535,7 @@ fn a_violated_check_is_a_result_and_the_run_ends_as_after_a_gate_that_fails() {
     let ran = compare(&site, &["ext2"], &flags).expect(3);
     let says = [
         "ext2 lost data: 8 of 32 checks violated (contents); it is not ranked.",
-        "gate 'ext2: contents held' (fio job.fio): fails",
+        "FAIL 'ext2: contents held' (fio job.fio)",
     ];
     let said = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(says.iter().all(|words| said.contains(words)), "{said}");

@@ -169,7 +169,7 @@ fn exports_hold_every_trial() {
         for label in ["a", "b"] {
             let row = markdown.lines().find(|line| line.starts_with(&format!("| {label} | ")));
             let cells = row.unwrap_or_else(|| panic!("no row of {label}: {markdown}"));
-            assert!(cells.contains(" ms [") && cells.ends_with('|'), "{cells}");
+            assert!(cells.contains(" ms (") && cells.ends_with('|'), "{cells}");
         }
         assert!(markdown.contains("| baseline |"), "{markdown}");
     };
@@ -271,7 +271,7 @@ fn two_results_stand_side_by_side() {
         .site
         .run(&["report", "result", "later", "--html", "both.html", "--svg", "pictures"])
         .expect(0);
-    for said in ["A: result", "B: later", "ratio to A", "not interleaved", "sleep 0.06"] {
+    for said in ["A: result", "B: later", "cost relative to A", "not interleaved", "sleep 0.06"] {
         assert!(ran.stdout.contains(said), "no '{said}' in {}", ran.stdout);
     }
     assert!(fs::read_to_string(two.site.work().join("both.html")).unwrap().contains("B against A"));
@@ -399,10 +399,10 @@ fn gates_are_judged_of_a_result_and_of_one_against_another() {
         let judge =
             |gate: &str| two.site.run(&[&["report"], results, &["--gate", gate][..]].concat());
         let held = judge("b <= 1000").expect(0);
-        assert!(held.stdout.contains("gate 'b <= 1000' (sleep 0.06"), "{}", held.stdout);
-        assert!(judge("b >= 1000").expect(3).stdout.contains("fails"));
+        assert!(held.stdout.contains("PASS b: cost "), "{}", held.stdout);
+        assert!(judge("b >= 1000").expect(3).stdout.contains("FAIL"));
         let untried = judge("b: durable").expect(4);
-        assert!(untried.stdout.contains("gate 'b: durable'"), "{}", untried.stdout);
+        assert!(untried.stdout.contains("'b: durable'"), "{}", untried.stdout);
         judge("c <= 1").expect(2).says(&["--gate: ", "no contender is labelled 'c'"]);
         judge("b <== 1").expect(2).says(&["--gate: "]);
     }

@@ -292,6 +292,32 @@ impl Comparison {
 }
 
 impl Comparison {
+    /// A ratio of its values as a cost: above 1 is worse, whether less of the metric is better or more.
+    pub fn cost_of(&self, ratio: f64) -> f64 {
+        if self.unit.more_is_better() { ratio.recip() } else { ratio }
+    }
+
+    /// The cost relative to the baseline: the one number that the terminal, the page, every export and every
+    /// gate show.
+    pub fn cost(&self) -> Option<f64> {
+        self.ratio.map(|ratio| self.cost_of(ratio))
+    }
+
+    /// The ends of the cost's interval, as wide as the verdict needs: where single runs were slow, what it
+    /// says is wider than the interval of the ratio.
+    pub fn cost_ends(&self) -> Option<(f64, f64)> {
+        let (one, other) = self.low.zip(self.high)?;
+        let (one, other) = (self.cost_of(one), self.cost_of(other));
+        let (low, high) = (one.min(other), one.max(other));
+        Some(match self.verdict {
+            Verdict::AtMost { slower, faster } => (
+                faster.map_or(low, |faster| low.min((1.0 + faster).recip())),
+                slower.map_or(high, |slower| high.max(1.0 + slower)),
+            ),
+            _ => (low, high),
+        })
+    }
+
     /// How many percent of the baseline's performance are lost, below 0 when gained, and the ends of
     /// the interval. None without an interval: of many figures that share a scale, one that a single
     /// busy moment made would be anything.

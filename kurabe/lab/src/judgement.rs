@@ -63,12 +63,11 @@ pub fn judge_gates(
             }
             let Judgement { outcome, evidence } =
                 result.judge(&condition, &[workload.name.as_str()], None);
-            let in_tables = matches!(condition, Condition::Ratio { cells: None, .. });
             judged.push(Gate {
                 gate: gate.clone(),
                 workload: workload.name.clone(),
                 outcome,
-                evidence: if in_tables { Vec::new() } else { evidence },
+                evidence,
             });
         }
     }
@@ -105,11 +104,9 @@ struct Ratio {
 type Pairs = (Vec<f64>, Vec<f64>);
 
 impl Ratio {
-    /// Of a comparison that the analysis has, the contender's cost over the baseline's: the reciprocal
-    /// of what more is better of.
+    /// The cost that the analysis has, with the interval that every table shows.
     fn of(entry: &Comparison) -> Option<Ratio> {
-        let ratio = Ratio { ratio: entry.ratio?, own: entry.low.zip(entry.high), wide: None };
-        Some(if entry.unit.more_is_better() { ratio.turned() } else { ratio })
+        Some(Ratio { ratio: entry.cost()?, own: entry.cost_ends(), wide: None })
     }
 
     /// Of every pair of samples the second over the first; none without a common block.
@@ -418,7 +415,7 @@ impl<'a> Result<'a> {
                 continue;
             };
             let (workload, words) = (&workload.workload, ratio.words());
-            let said = format!("{workload}: cost of {label} to {baseline} by {name}: {words}");
+            let said = format!("{workload}: {label}: cost {words} by {name}");
             several.add(&ratio, &[is_met], count, said);
         }
         several.judgement()
@@ -521,15 +518,15 @@ impl<'a> Result<'a> {
                 }
                 continue;
             };
-            let words = ratio.turned().words();
+            let words = ratio.words();
             if same && margin == 0.0 {
                 let within = self.plan.study.same_within * 100.0;
                 several.outcomes.push(Outcome::Inconclusive);
                 several
                     .evidence
-                    .push(format!("{words} times {rival} (the same within {within:.0} %)"));
+                    .push(format!("{words} against {rival} (the same within {within:.0} %)"));
             } else {
-                several.add(&ratio, &[&is_met], count, format!("{words} times {rival}"));
+                several.add(&ratio, &[&is_met], count, format!("{words} against {rival}"));
             }
             // A sentence for each workload.
             let said = several.evidence.pop().unwrap_or_default();
@@ -537,7 +534,7 @@ impl<'a> Result<'a> {
                 Some(line) => line.push_str(&format!(", {said}")),
                 None => several
                     .evidence
-                    .push(format!("{}: speed of {label} by {name}: {said}", workload.workload)),
+                    .push(format!("{}: cost of {label} by {name}: {said}", workload.workload)),
             }
             lead = Some(&workload.workload);
         }
@@ -586,7 +583,7 @@ impl<'a> Result<'a> {
                 format!("{words} under {}", both[side].workload)
             };
             let said = format!(
-                "cost of {label} to {baseline}: {}, {}; the second over the first, block by block: {}",
+                "cost of {label} to {baseline}: {}, {}; the second over the first, round by round: {}",
                 of(0),
                 of(1),
                 ratio.words()

@@ -35,16 +35,16 @@ pub fn factor(value: f64) -> String {
     if value < 9.95 { format!("{value:.1}") } else { format!("{value:.0}") }
 }
 
-/// An interval of a ratio: `[0.993, 1.059]`, or `[too wide to tell]`.
+/// An interval of a ratio: `(0.993 to 1.059)`, or `(too wide to tell)`.
 pub fn interval((low, high): (f64, f64)) -> String {
     if is_telling(low, high) {
-        format!("[{}, {}]", ratio(low), ratio(high))
+        format!("({} to {})", ratio(low), ratio(high))
     } else {
-        format!("[{TOO_WIDE}]")
+        format!("({TOO_WIDE})")
     }
 }
 
-/// A ratio with its interval, where there is one: `1.025 [0.993, 1.059]`.
+/// A ratio with its interval, where there is one: `1.025 (0.993 to 1.059)`.
 pub fn ratio_with_interval(value: f64, ends: Option<(f64, f64)>) -> String {
     match ends {
         Some(ends) => format!("{} {}", ratio(value), interval(ends)),
@@ -123,12 +123,12 @@ mod tests {
 
     #[test]
     fn an_interval_that_spans_too_much_keeps_no_digits() {
-        assert_eq!(interval((0.993, 1.059)), "[0.993, 1.059]");
-        assert_eq!(interval((0.05, 21.0)), "[too wide to tell]");
-        assert_eq!(interval((0.2, 1.9)), "[0.200, 1.900]");
-        assert_eq!(interval((0.2, 2.1)), "[too wide to tell]");
+        assert_eq!(interval((0.993, 1.059)), "(0.993 to 1.059)");
+        assert_eq!(interval((0.05, 21.0)), "(too wide to tell)");
+        assert_eq!(interval((0.2, 1.9)), "(0.200 to 1.900)");
+        assert_eq!(interval((0.2, 2.1)), "(too wide to tell)");
         // However wide, one that excludes 1 has found something.
-        assert_eq!(interval((1.5, 900.0)), "[1.500, 900]");
+        assert_eq!(interval((1.5, 900.0)), "(1.500 to 900)");
         assert_eq!(ratio_with_interval(2.0, None), "2.00");
     }
 

@@ -69,10 +69,10 @@ impl Measured {
             Some((low, high))
                 if self.quantity == Quantity::Percent && !words::is_telling_loss(low, high) =>
             {
-                format!("{} [{TOO_WIDE}]", number(shown.value))
+                format!("{} ({TOO_WIDE})", number(shown.value))
             }
             Some((low, high)) => {
-                format!("{} [{}, {}]", number(shown.value), number(low), number(high))
+                format!("{} ({} to {})", number(shown.value), number(low), number(high))
             }
             None => number(shown.value),
         }

@@ -26,7 +26,7 @@ pub mod gates;
 mod notes;
 
 /// The warning that stands above everything else.
-pub const NOT_INTERLEAVED: &str = "these results were not interleaved: whatever else changed between them (temperature, other load, age of the device) is part of every ratio. If all contenders changed by one factor, suspect the machine.";
+pub const NOT_INTERLEAVED: &str = "these results were not interleaved: whatever else changed between them (temperature, other load, age of the device) is part of every cost. If all contenders changed by one factor, suspect the machine.";
 
 /// Results beside each other; the first is what the others are compared with.
 #[derive(Debug)]
@@ -78,8 +78,7 @@ pub struct AcrossContender {
     pub samples: Vec<Vec<f64>>,
     /// Their summaries.
     pub summaries: Vec<Option<Summary>>,
-    /// Each result after the first, compared with it: of the metric as it is, so that of a
-    /// throughput more is better and *faster* goes with a ratio above 1.
+    /// Each result after the first, compared with it, as costs: above 1 is worse, of a throughput too.
     pub comparisons: Vec<UnpairedComparison>,
 }
 
@@ -139,7 +138,7 @@ impl Across<'_> {
         {
             format!("no contender of {} is in another ({})", self.names[0], of_each(&contenders))
         } else {
-            "no contender completed a trial of one load in two of them".to_string()
+            "no contender completed a run of one load in two of them".to_string()
         };
         let names: Vec<String> = self
             .names
@@ -227,23 +226,11 @@ fn contenders(
         .collect();
     let compared = compare_unpaired_family(&pairs, options)
         .expect("values are positive, and the margin was checked with the study");
-    let mut compared = compared.into_iter().map(|comparison| as_it_is(comparison, unit));
+    let mut compared = compared.into_iter();
     for contender in &mut found {
         contender.comparisons = compared.by_ref().take(sources.len() - 1).collect();
     }
     found
-}
-
-/// A comparison of costs as one of the metric itself.
-fn as_it_is(comparison: UnpairedComparison, unit: Unit) -> UnpairedComparison {
-    if !unit.more_is_better() {
-        return comparison;
-    }
-    let mut interval = comparison.interval;
-    if let Some(interval) = &mut interval {
-        (interval.low, interval.high) = (interval.high.recip(), interval.low.recip());
-    }
-    UnpairedComparison { ratio: comparison.ratio.map(f64::recip), interval, ..comparison }
 }
 
 /// The facts that are not the same in all results, or not in all sessions of one.
@@ -277,9 +264,9 @@ fn shown(fact: &Fact) -> String {
 /// The metrics of a load: one row for each contender and result.
 pub fn figure_table(across: &Across<'_>, metric: &AcrossMetric) -> Table {
     let summaries = metric.contenders.iter().flat_map(|one| one.summaries.iter().flatten());
-    let head = format!("{} [{}]", metric.name, tables::brackets(summaries));
-    let ratio = format!("ratio to {} [interval]", across.names[0]);
-    let mut table = Table::new(&["contender", "result", "trials", &head, &ratio, "verdict"]);
+    let head = format!("{} ({})", metric.name, tables::brackets(summaries));
+    let ratio = format!("cost relative to {} (95 % confidence)", across.names[0]);
+    let mut table = Table::new(&["contender", "result", "runs", &head, &ratio, "verdict"]);
     for contender in &metric.contenders {
         for (place, name) in across.names.iter().enumerate() {
             let summary = contender.summaries[place].as_ref();
@@ -349,7 +336,7 @@ fn ratio_text(comparison: &UnpairedComparison) -> String {
 pub fn sentence(across: &Across<'_>, workload: &AcrossWorkload) -> String {
     let Some(metric) = workload.metrics.first().filter(|metric| !metric.contenders.is_empty())
     else {
-        return "No contender has a completed trial in two of the results.".into();
+        return "No contender completed a run in two of the results.".into();
     };
     let mut parts = Vec::new();
     for contender in &metric.contenders {
@@ -359,16 +346,14 @@ pub fn sentence(across: &Across<'_>, workload: &AcrossWorkload) -> String {
                 Verdict::Same { .. } => {
                     format!("{label} is the same in {name} ({})", verdict_text(&comparison.verdict))
                 }
-                Verdict::Inconclusive => format!("{label} in {name} is inconclusive"),
+                Verdict::Inconclusive => {
+                    format!("{label} in {name} is inconclusive (cost {})", ratio_text(comparison))
+                }
                 _ => format!(
-                    "{label} is {} in {name} ({} {} times, {})",
+                    "{label} is {} in {name} (cost {} by {})",
                     verdict_text(&comparison.verdict),
+                    ratio_text(comparison),
                     metric.name,
-                    comparison.ratio.map_or("-".into(), text::ratio),
-                    match &comparison.interval {
-                        Some(i) => format!("{} to {}", text::ratio(i.low), text::ratio(i.high)),
-                        None => "no interval".into(),
-                    }
                 ),
             };
             parts.push(words);
@@ -400,7 +385,7 @@ pub fn document(across: &Across<'_>) -> Vec<Block> {
     }
     blocks.extend(across.gates.iter().map(|gate| Block::Text(gate_text(gate))));
     blocks.push(Block::Text(
-        "95 % confidence for all contenders and results of a load together (Holm).".into(),
+        "95 % confidence, corrected for multiple comparisons within each load.".into(),
     ));
     let notes = across.notes.iter().chain(&across.warnings).map(String::as_str);
     let notes = std::iter::once(NOT_INTERLEAVED).chain(notes);
@@ -439,9 +424,7 @@ pub fn csv(across: &Across<'_>) -> String {
                     let number =
                         |value: Option<f64>| value.map_or(String::new(), |v| v.to_string());
                     let found = place.checked_sub(1).map(|place| &contender.comparisons[place]);
-                    // What is stored is the metric itself.
-                    let cost = found.map(|found| as_it_is(*found, metric.unit));
-                    let ends = cost.as_ref().and_then(|cost| cost.interval);
+                    let ends = found.and_then(|cost| cost.interval);
                     let summary = contender.summaries[place].as_ref();
                     let fields = [
                         workload.name.clone(),
@@ -451,7 +434,7 @@ pub fn csv(across: &Across<'_>) -> String {
                         name.clone(),
                         contender.samples[place].len().to_string(),
                         number(summary.map(|summary| summary.median)),
-                        number(cost.as_ref().and_then(|cost| cost.ratio)),
+                        number(found.and_then(|cost| cost.ratio)),
                         number(ends.map(|ends| ends.low)),
                         number(ends.map(|ends| ends.high)),
                         found.map_or(String::new(), |found| verdict_text(&found.verdict)),

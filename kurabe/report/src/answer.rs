@@ -15,7 +15,6 @@ use lab::watched::Disturbed;
 
 use crate::charts::{View, benefit, matrix, power_cuts, ratio, runs};
 use crate::document::Block;
-use crate::quotient::{speed_of, speeds};
 use crate::sessions;
 use crate::source::Source;
 use crate::standings::Standings;
@@ -41,7 +40,7 @@ pub fn answer(source: &Source) -> Vec<Block> {
     let device = device_text(plan);
     let mut blocks = Vec::new();
     if is_compared {
-        blocks.push(Block::Text(format!("With 95 % confidence, on {device}:")));
+        blocks.push(Block::Text(format!("On {device}:")));
     }
     blocks.extend(said.into_iter().map(Block::Answer));
     blocks.push(Block::Text(certainty(source)));
@@ -122,39 +121,28 @@ fn certainty(source: &Source) -> String {
         return sentences(&[format!("{trials} on {}", device_text(plan))]);
     }
     let pairs = plan.study.workloads.len() * plan.study.contenders.len().saturating_sub(1);
-    let baseline = plan.baseline_label();
-    let together = match loads().any(|workload| !workload.direct.is_empty()) {
-        true => {
-            format!(" for all comparisons with {baseline} together and for all others together")
-        }
-        false if pairs > 1 => " for all comparisons together".into(),
-        false => String::new(),
-    };
+    let together = if pairs > 1 { ", corrected for multiple comparisons" } else { "" };
     let is_unsure = |one: &Warning| matches!(one.kind, Kind::Wander | Kind::FewBlocks);
     let only_if = if loads().flat_map(|workload| &workload.warnings).any(is_unsure) {
-        " if the repetitions are independent"
+        " Assumes that runs do not affect each other."
     } else {
         ""
     };
-    match (together.as_str(), only_if) {
-        ("", "") => sentences(&[trials]),
-        _ => format!("The confidence holds{together}{only_if}; {trials}."),
-    }
+    format!("95 % confidence{together}; {trials}.{only_if}")
 }
 
 /// What the ratios are, and what would decide what is open.
 fn outlook(source: &Source) -> Vec<Block> {
     let analysis = &source.analysis;
     let mut said = Vec::new();
-    // Beside each ratio of one load stands the value of its contender.
+    // The table of one load has both the medians and the costs.
     let loads = analysis.workloads.as_slice();
     if let [workload] = loads
         && !workload.comparisons.is_empty()
         && shows_times(loads)
     {
         said.push(
-            "ratios are taken within each block, so they are not quotients of the values above; 50 % slower is twice the time"
-                .into(),
+            "costs are computed per round, so they can differ from the ratio of the medians".into(),
         );
     }
     let open = analysis.forecast.filter(Forecast::is_open);
@@ -163,7 +151,7 @@ fn outlook(source: &Source) -> Vec<Block> {
     // Who is not ranked has no interval, however many blocks there are.
     if pairs.clone().any(|one| (1..BLOCKS_MIN_FOR_INTERVAL).contains(&one.blocks)) {
         said.push(format!(
-            "an interval needs {BLOCKS_MIN_FOR_INTERVAL} blocks in which both completed a trial"
+            "an interval needs {BLOCKS_MIN_FOR_INTERVAL} rounds that both completed"
         ));
     }
     let mut blocks = Vec::new();
@@ -293,8 +281,8 @@ fn may_decide(workload: &WorkloadAnalysis, warning: &Warning) -> bool {
     let mut comparisons = primary_comparisons(workload);
     let is_open = |one: &Comparison| verdict_mark(&one.verdict) == "?";
     let is_bent = |one: &Comparison| {
-        let mean = one.mean_ratio.map(|mean| speed_of(one, mean));
-        let ends = speeds(one).zip(mean);
+        let mean = one.mean_ratio.map(|mean| one.cost_of(mean));
+        let ends = one.cost_ends().zip(mean);
         ends.is_none_or(|((low, high), mean)| !(low..=high).contains(&mean))
     };
     warning.is_grave()
@@ -381,7 +369,7 @@ pub fn failure_text(record: &Record) -> Option<String> {
             Some(format!("{failed}{message}{reason}"))
         }
         Outcome::TimedOut { phase, limit_ns } => Some(format!(
-            "{} reached the time limit of {} for a trial",
+            "{} reached the time limit of {} for a run",
             phase.name(),
             text::time(*limit_ns as f64)
         )),

@@ -4,12 +4,13 @@
 use lab::analysis::{Comparison, Cost, WorkloadAnalysis};
 use lab::load::ALL_CELLS;
 use lab::plan::Plan;
-use lab::statistics::{BLOCKS_MIN_FOR_INTERVAL, Verdict};
-use lab::words::{TOO_WIDE, is_telling};
+use lab::statistics::Verdict;
 
-use crate::quotient::{ends_text, speed_of, speeds};
+use crate::quotient;
 use crate::standings::Standings;
-use crate::tables::{has_no_figure, primary_comparisons, primary_metric, verdict_text};
+use crate::tables::{
+    has_no_figure, primary_comparisons, primary_metric, verdict_mark, verdict_text,
+};
 use crate::{checks, text};
 
 /// What to choose: a sentence for each load, loads of which the same is said together.
@@ -194,7 +195,7 @@ fn nothing_to_compare(workload: &WorkloadAnalysis, plan: &Plan) -> Option<Option
         return Some(if checks::any(workload) {
             checks::sentence(workload)
         } else {
-            Some("No contender completed a trial.".into())
+            Some("No contender completed a run.".into())
         });
     }
     if workload.contenders.len() > 1
@@ -216,7 +217,7 @@ fn nothing_to_compare(workload: &WorkloadAnalysis, plan: &Plan) -> Option<Option
     } else {
         ""
     };
-    Some(Some(format!("{baseline}, the baseline, completed no trial{advice}.")))
+    Some(Some(format!("{baseline}, the baseline, completed no run{advice}.")))
 }
 
 /// What is said of the contenders that completed no trial.
@@ -225,35 +226,25 @@ fn without_figure(workload: &WorkloadAnalysis) -> Vec<String> {
     of.filter(|contender| contender.checks.is_empty() || contender.failed > 0)
         .map(|contender| match contender.failed {
             0 => format!("{} was not tried", contender.label),
-            _ => format!("{} failed in every trial", contender.label),
+            _ => format!("{} failed in every run", contender.label),
         })
         .collect()
 }
 
-/// What is said of one contender against the baseline: its ratio and interval as in the table.
+/// What is said of one contender against the baseline: its cost as in the table, and the verdict.
 fn against(comparison: &Comparison) -> String {
-    let Comparison { contender, baseline, ratio, blocks, .. } = comparison;
-    let verdict = verdict_text(&comparison.verdict);
-    match (&comparison.verdict, ratio, speeds(comparison)) {
-        (Verdict::Faster | Verdict::Slower, Some(ratio), Some((low, high))) => format!(
-            "{contender} is {verdict}: {} times as fast as {baseline} ({})",
-            text::ratio(speed_of(comparison, *ratio)),
-            ends_text(low, high)
-        ),
-        (Verdict::Same { .. }, ..) => format!("{contender} and {baseline} are the {verdict}"),
-        (bounded, ..) if bounded.bound().is_some() => {
-            format!("{contender} is {verdict} than {baseline}")
+    let Comparison { contender, baseline, .. } = comparison;
+    let Some(said) = quotient::sentence(comparison) else {
+        return format!(
+            "Too few rounds to compare {contender} with {baseline}: {}",
+            quotient::too_few_explained()
+        );
+    };
+    match comparison.verdict {
+        Verdict::Faster | Verdict::Slower => said,
+        verdict if ["=", "~"].contains(&verdict_mark(&verdict)) => {
+            format!("{said} ({})", verdict_text(&verdict))
         }
-        (_, _, Some((low, high))) if is_telling(low, high) => format!(
-            "{contender} against {baseline}: {verdict} ({} times as fast)",
-            ends_text(low, high)
-        ),
-        (_, _, Some(_)) => {
-            format!("{contender} against {baseline}: {verdict} (interval {TOO_WIDE})")
-        }
-        _ => format!(
-            "{contender} against {baseline}: {verdict} (both completed {}, {BLOCKS_MIN_FOR_INTERVAL} are needed)",
-            text::counted(*blocks, "block")
-        ),
+        _ => format!("Too few rounds to tell them apart: {said}"),
     }
 }

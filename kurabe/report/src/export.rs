@@ -148,6 +148,48 @@ pub fn overhead_csv(analysis: &Analysis) -> Option<String> {
     (text != HEADS).then_some(text)
 }
 
+/// One line for each comparison: the cost relative to the baseline and the ends of its interval, as every
+/// table and gate has them. `None` where nothing was compared.
+pub fn costs_csv(analysis: &Analysis) -> Option<String> {
+    const HEADS: &str =
+        "workload,contender,baseline,metric,rounds,cost,cost_low,cost_high,verdict\n";
+    let mut text = HEADS.to_string();
+    for one in analysis.workloads.iter().flat_map(|workload| &workload.comparisons) {
+        let number = |value: Option<f64>| value.map_or(String::new(), |value| value.to_string());
+        let ends = one.cost_ends();
+        let mut fields =
+            [&one.workload, &one.contender, &one.baseline, &one.metric].map(String::clone).to_vec();
+        fields.push(one.blocks.to_string());
+        fields.extend([one.cost(), ends.map(|ends| ends.0), ends.map(|ends| ends.1)].map(number));
+        fields.push(one.verdict.to_string());
+        text.push_str(&line(fields));
+    }
+    (text != HEADS).then_some(text)
+}
+
+/// Adds the cost to each comparison of an analysis in JSON: `ratio`, `low` and `high` are of the metric itself,
+/// so that of a throughput more is better in them.
+fn with_costs(analysis: &Analysis) -> Value {
+    let mut value = json!(analysis);
+    for (place, workload) in analysis.workloads.iter().enumerate() {
+        for (name, all) in [
+            ("comparisons", &workload.comparisons),
+            ("direct", &workload.direct),
+            ("exploratory", &workload.exploratory),
+        ] {
+            let stored = value.pointer_mut(&format!("/workloads/{place}/{name}"));
+            let stored = stored.and_then(Value::as_array_mut);
+            for (stored, one) in stored.into_iter().flatten().zip(all) {
+                let ends = one.cost_ends();
+                stored["cost"] = json!(one.cost());
+                stored["cost_low"] = json!(ends.map(|ends| ends.0));
+                stored["cost_high"] = json!(ends.map(|ends| ends.1));
+            }
+        }
+    }
+    value
+}
+
 /// One line of CSV.
 /// One line of CSV.
 pub(crate) fn line(fields: impl IntoIterator<Item = impl AsRef<str>>) -> String {
@@ -156,14 +198,14 @@ pub(crate) fn line(fields: impl IntoIterator<Item = impl AsRef<str>>) -> String 
     format!("{}\n", fields.join(","))
 }
 
-/// The analysis and every sample.
+/// The analysis, with the cost of each comparison, and every sample.
 pub fn json(plan: &Plan, records: &[Record], analysis: &Analysis, facts: &Value) -> Value {
     json!({
         "schema": plan.schema,
         "study": plan.study,
         "seed": plan.seed,
         "facts": facts,
-        "analysis": analysis,
+        "analysis": with_costs(analysis),
         "records": records,
     })
 }

@@ -5,11 +5,10 @@ use lab::analysis::{Comparison, WorkloadAnalysis};
 use lab::load::{GROUP_AXIS, Unit};
 use lab::plan::Plan;
 use lab::statistics::BOUND_MAX;
-use lab::words::is_telling;
 
 use crate::checks;
 use crate::document::Block;
-use crate::quotient::{ends_text, speed_of, speeds};
+use crate::quotient::{WITHHELD, cost_text};
 use crate::table::{Cell, Table, Tone};
 use crate::tables::{primary_metric, tone_of, verdict_mark};
 use crate::text;
@@ -86,7 +85,7 @@ fn legend(plan: &Plan, has_parts: bool) -> String {
     let parts =
         "Parts of a load have 95 % confidence of their own, all those of the load together.";
     format!(
-        "Times as fast as {} (the ends of the interval; 0.5 is 50 % slower, twice the time): + faster, - slower, = the same within {} %, ~ at most {} % apart, ? inconclusive.{}{}",
+        "Costs relative to {}, with their intervals: + faster, - slower, = the same within {} %, ~ at most {} % apart, ? inconclusive.{}{}",
         plan.baseline_label(),
         text::plain(plan.study.same_within * 100.0),
         text::plain(BOUND_MAX * 100.0),
@@ -95,7 +94,7 @@ fn legend(plan: &Plan, has_parts: bool) -> String {
     )
 }
 
-/// `+ 1.19 (1.06 to 1.34)`: the sign of who is faster, how many times as fast, and the ends of the interval.
+/// `- 1.190 (1.060 to 1.340)`: the sign of who is faster, the cost, and its interval.
 fn cell(workload: &WorkloadAnalysis, metric: &str, label: &str, plan: &Plan) -> Cell {
     let Some(contender) = workload.contender(label).filter(|contender| contender.trials > 0) else {
         return "-".into();
@@ -124,14 +123,6 @@ fn cell(workload: &WorkloadAnalysis, metric: &str, label: &str, plan: &Plan) -> 
 
 fn ratio(comparison: &Comparison) -> Cell {
     let mark = verdict_mark(&comparison.verdict);
-    let ratio = comparison.ratio.map(|ratio| speed_of(comparison, ratio));
-    let words = match (ratio.map(text::ratio), speeds(comparison)) {
-        (Some(ratio), Some((low, high))) if is_telling(low, high) => {
-            format!("{mark} {ratio} ({})", ends_text(low, high))
-        }
-        (Some(ratio), None) => format!("{mark} {ratio}"),
-        (Some(_), Some(_)) => format!("{mark} varies too much"),
-        (None, _) => format!("{mark} too few trials"),
-    };
-    Cell::toned(words, tone_of(&comparison.verdict)).valued(ratio)
+    let words = cost_text(comparison).unwrap_or_else(|| WITHHELD.into());
+    Cell::toned(format!("{mark} {words}"), tone_of(&comparison.verdict)).valued(comparison.cost())
 }

@@ -11,7 +11,6 @@ use lab::plan::Plan;
 use lab::statistics::{BOUND_MAX, Verdict};
 use lab::words::{is_telling, percent};
 
-use crate::quotient::{speed_of, speeds};
 use crate::tables::{has_no_figure, primary_comparisons, verdict_mark};
 use crate::text;
 
@@ -20,7 +19,7 @@ use crate::text;
 pub struct Standings {
     /// The fastest first.
     ranked: Vec<Standing>,
-    /// What is known of the speed of one over that of another, by their labels, where neither is the baseline.
+    /// What is known of the cost of one over that of another, by their labels, where neither is the baseline.
     direct: BTreeMap<String, BTreeMap<String, Between>>,
     /// Labels of those whose interval tells nothing.
     unknown: Vec<String>,
@@ -34,14 +33,14 @@ pub struct Standings {
 #[derive(Clone)]
 struct Standing {
     label: String,
-    /// Its speed over the baseline's, and the ends of its interval; all 1 for the baseline.
-    speed: f64,
+    /// Its cost over the baseline's, and the ends of its interval; all 1 for the baseline.
+    cost: f64,
     ends: (f64, f64),
     /// None for the baseline.
     verdict: Option<Verdict>,
 }
 
-/// What is known of the speed of one over that of another.
+/// What is known of the cost of one over that of another.
 #[derive(Clone, Copy)]
 struct Between {
     ends: (f64, f64),
@@ -50,7 +49,7 @@ struct Between {
 }
 
 impl Between {
-    /// The speed of the other over that of the one.
+    /// The cost of the other over that of the one.
     fn turned(self) -> Between {
         let mark = match self.mark {
             "+" => "-",
@@ -73,51 +72,9 @@ impl Between {
 }
 
 impl Standing {
-    /// `3 to 18 % slower than ext4`, `1.9 to 4 times as slow as ext4`, rounded outwards; of whom is
-    /// left out for `baseline` None.
-    fn loss(&self, baseline: Option<&str>) -> String {
-        let (low, high) = self.ends;
-        let (how, of) = match low {
-            // More percent are easily taken for those of the time.
-            low if low < 1.0 - BOUND_MAX => {
-                let most = match low.recip() {
-                    most if most > 100.0 => "over 100".into(),
-                    most if most > 10.0 => format!("{:.0}", most.ceil()),
-                    most => format!("{:.1}", (most * 10.0).ceil() / 10.0),
-                };
-                // As many digits as show that it is slower.
-                let least = high.recip();
-                let digits = if least >= 1.1 {
-                    1
-                } else if least >= 1.01 {
-                    2
-                } else {
-                    3
-                };
-                let scale = 10f64.powi(digits as i32);
-                let least = (least * scale).floor() / scale;
-                (format!("{least:.digits$} to {most} times as slow"), "as")
-            }
-            low => {
-                let most = (100.0 - low * 100.0).ceil();
-                (format!("{} to {most:.0} % slower", percent_down(1.0 - high)), "than")
-            }
-        };
-        match baseline {
-            Some(baseline) => format!("{how} {of} {baseline}"),
-            None => how,
-        }
-    }
-
-    /// `3 to 78 % faster than ext4`, `2.1 to 3.4 times as fast as ext4`, rounded outwards.
-    fn gain(&self, baseline: &str) -> String {
-        let (low, high) = self.ends;
-        if high < 2.0 {
-            let (least, most) = (percent_down(low - 1.0), (high * 100.0 - 100.0).ceil());
-            return format!("{least} to {most:.0} % faster than {baseline}");
-        }
-        let (least, most) = ((low * 10.0).floor() / 10.0, (high * 10.0).ceil() / 10.0);
-        format!("{least:.1} to {most:.1} times as fast as {baseline}")
+    /// `1.900 to 2.10`: the ends of the cost's interval, with the digits of the table.
+    fn range(&self) -> String {
+        format!("{} to {}", text::ratio(self.ends.0), text::ratio(self.ends.1))
     }
 
     /// Whether its verdict against the baseline has this mark.
@@ -126,36 +83,30 @@ impl Standing {
     }
 }
 
-/// A share in percent, rounded down: `3`, `0.4`.
-fn percent_down(share: f64) -> f64 {
-    let digits = if share < 0.01 { 10.0 } else { 1.0 };
-    (share * 100.0 * digits).floor() / digits
-}
-
 impl Standings {
     /// What the primary comparisons of a load say.
     pub fn of(workload: &WorkloadAnalysis, plan: &Plan) -> Standings {
         let baseline = plan.baseline_label().to_string();
         let first =
-            Standing { label: baseline.clone(), speed: 1.0, ends: (1.0, 1.0), verdict: None };
+            Standing { label: baseline.clone(), cost: 1.0, ends: (1.0, 1.0), verdict: None };
         let (mut ranked, mut unknown) = (vec![first], Vec::new());
         for one in
             primary_comparisons(workload).filter(|one| !has_no_figure(workload, &one.contender))
         {
             let (label, verdict) = (one.contender.clone(), Some(one.verdict));
-            match speeds(one).zip(one.ratio) {
-                Some((ends, ratio)) if is_telling(ends.0, ends.1) => {
-                    ranked.push(Standing { label, speed: speed_of(one, ratio), ends, verdict });
+            match one.cost_ends().zip(one.cost()) {
+                Some((ends, cost)) if is_telling(ends.0, ends.1) => {
+                    ranked.push(Standing { label, cost, ends, verdict });
                 }
                 _ => unknown.push(label),
             }
         }
-        ranked.sort_by(|one, other| other.speed.total_cmp(&one.speed));
+        ranked.sort_by(|one, other| one.cost.total_cmp(&other.cost));
         let raw = plan.study.contenders.iter().filter(|one| one.is_raw());
         let raw = raw.map(|one| one.label.clone()).collect();
         let mut direct = BTreeMap::<_, BTreeMap<_, _>>::new();
         for one in &workload.direct {
-            let Some(ends) = speeds(one) else { continue };
+            let Some(ends) = one.cost_ends() else { continue };
             let between = Between { ends, mark: verdict_mark(&one.verdict) };
             direct.entry(one.contender.clone()).or_default().insert(one.baseline.clone(), between);
         }
@@ -174,19 +125,19 @@ impl Standings {
             let with = other.ranked.iter().find(|with| with.label == one.label)?;
             let mark = |one: &Standing| one.verdict.as_ref().map(verdict_mark);
             let ends = (one.ends.0.min(with.ends.0), one.ends.1.max(with.ends.1));
-            let speed = (one.speed * with.speed).sqrt();
+            let cost = (one.cost * with.cost).sqrt();
             // An interval may be a point, which a mean misses by its rounding.
             let lies_in = |one: &Standing, ends: (f64, f64)| {
-                (ends.0 * 0.999..=ends.1 * 1.001).contains(&one.speed)
+                (ends.0 * 0.999..=ends.1 * 1.001).contains(&one.cost)
             };
             let is_alike = mark(one) == mark(with)
                 && mark(one) != Some("?")
                 && lies_in(one, with.ends)
                 && lies_in(with, one.ends);
-            is_alike.then(|| Standing { speed, ends, ..one.clone() })
+            is_alike.then(|| Standing { cost, ends, ..one.clone() })
         };
         let mut ranked = self.ranked.iter().map(both).collect::<Option<Vec<_>>>()?;
-        ranked.sort_by(|one, other| other.speed.total_cmp(&one.speed));
+        ranked.sort_by(|one, other| one.cost.total_cmp(&other.cost));
         let mut direct = self.direct.clone();
         for (one, others) in &mut direct {
             let with = other.direct.get(one);
@@ -213,12 +164,12 @@ impl Standings {
     /// Whether the first is surely faster than the second.
     fn beats(&self, one: &Standing, other: &Standing) -> bool {
         let margin = 1.0 + self.same_within;
-        let is_apart = one.ends.0 > other.ends.1 && one.ends.1 > other.ends.0 * margin;
+        let is_apart = one.ends.1 < other.ends.0 && one.ends.0 * margin < other.ends.1;
         let both = one.verdict.and(other.verdict).is_some();
         self.between(one, other).mark == "+" || (both && is_apart)
     }
 
-    /// What is known of the speed of one over that of another.
+    /// What is known of the cost of one over that of another.
     fn between(&self, one: &Standing, other: &Standing) -> Between {
         let of = |standing: &Standing, verdict: Verdict| Between {
             ends: standing.ends,
@@ -256,18 +207,25 @@ impl Standings {
         };
         if let Some(winner) = winner {
             let much = match winner.verdict {
-                Some(Verdict::Faster) => format!(", {}", winner.gain(&self.baseline)),
+                Some(Verdict::Faster) => {
+                    format!(", at {} times the cost of {}", winner.range(), self.baseline)
+                }
                 _ => String::new(),
             };
             parts.push(format!("{} is fastest{of}{much}", winner.label));
         } else if best.len() < choice.len() {
             told = [labels(&best), unknown.clone()].concat();
+            let unknown_named = unknown.clone();
             let names = best.iter().map(|one| self.looks(one)).chain(unknown);
             let names: Vec<String> = names.collect();
             let is_open = self.two_by_two(&best).iter().any(|two| two.mark == "?");
-            let open = if is_open { "not decided: " } else { "" };
             let how = self.how_near(&best);
-            parts.push(format!("{open}{} is fastest{of} ({how})", text::any_of(&names)));
+            let how = how.map_or(String::new(), |how| format!(" ({how})"));
+            parts.push(if is_open || !unknown_named.is_empty() {
+                format!("Too few rounds to name a winner among {}{how}", text::list(&names))
+            } else {
+                format!("{} is fastest{of}{how}", text::any_of(&names))
+            });
         } else if let Some(others) = self.like_baseline(&choice).filter(|_| unknown.is_empty()) {
             told = labels(&choice);
             parts.extend(others);
@@ -298,16 +256,16 @@ impl Standings {
     }
 
     /// How near to each other those are who may be fastest.
-    fn how_near(&self, best: &[&Standing]) -> String {
+    fn how_near(&self, best: &[&Standing]) -> Option<String> {
         let is_near =
             |one: &&Standing| one.verdict.is_none() || one.is_marked("=") || one.is_marked("~");
         let has_baseline = best.iter().any(|one| one.verdict.is_none());
         match () {
-            () if !self.unknown.is_empty() => "which is open".into(),
+            () if !self.unknown.is_empty() => None,
             () if has_baseline && best.len() > 2 && best.iter().all(is_near) => {
-                format!("within {} of {}", self.bound(best), self.baseline)
+                Some(format!("within {} of {}", self.bound(best), self.baseline))
             }
-            () => self.apart(best),
+            () => Some(self.apart(best)),
         }
     }
 
@@ -323,8 +281,8 @@ impl Standings {
         pairs.collect()
     }
 
-    /// `the same within 5 %`, `at most 26 % apart`, `at most 2.2 times apart`: how many times as fast one
-    /// of them may be as another.
+    /// `the same within 5 %`, `at most 26 % apart`, `at most 2.2 times apart`: how much more one of
+    /// them may cost than another.
     fn apart(&self, standings: &[&Standing]) -> String {
         let factors = self.two_by_two(standings).into_iter();
         let factors = factors.flat_map(|between| [between.ends.1, between.ends.0.recip()]);
@@ -364,26 +322,25 @@ impl Standings {
     /// Who is surely faster or slower than the baseline, and by how much.
     fn against_baseline(&self, winner: Option<&Standing>) -> Vec<String> {
         let is_best = winner.is_some_and(|winner| winner.verdict.is_none());
-        let than = (!is_best).then_some(self.baseline.as_str());
-        let size = |one: &Standing| match one.verdict {
-            Some(Verdict::Faster) if winner.is_none_or(|winner| winner.label != one.label) => {
-                Some(one.gain(&self.baseline))
+        let size = |one: &Standing| {
+            let is_winner = winner.is_some_and(|winner| winner.label == one.label);
+            match one.verdict {
+                Some(Verdict::Faster) if !is_winner => Some(one.range()),
+                Some(Verdict::Slower) => Some(one.range()),
+                _ => None,
             }
-            Some(Verdict::Slower) => Some(one.loss(than)),
-            _ => None,
         };
         let sized = self.ranked.iter().filter_map(|one| Some((size(one)?, one.label.clone())));
         let sized = text::grouped(sized).into_iter();
-        let said = sized.map(|(how, all)| format!("{} {} {how}", text::list(&all), verb(&all)));
-        // What several have in common is said once.
-        let times = format!(" times as fast as {}", self.baseline);
-        let (factors, mut others): (Vec<_>, Vec<_>) = said.partition(|said| said.ends_with(&times));
-        if !factors.is_empty() {
-            let figures: Vec<String> =
-                factors.iter().map(|said| said[..said.len() - times.len()].into()).collect();
-            others.insert(0, text::list(&figures) + &times);
-        }
-        others
+        let said = sized.map(|(how, all)| {
+            let verb = if all.len() == 1 { "costs" } else { "cost" };
+            format!("{} {verb} {how}", text::list(&all))
+        });
+        let said: Vec<String> = said.collect();
+        let of = if is_best { String::new() } else { format!(" as {}", self.baseline) };
+        // What they have in common is said once.
+        let all = (!said.is_empty()).then(|| format!("{} times as much{of}", text::list(&said)));
+        all.into_iter().collect()
     }
 
     /// Which two that are not the baseline are told apart, where the sizes of both do not say so.
@@ -462,9 +419,9 @@ impl Standings {
 
     /// The label; where a large difference is likely and not sure, with how it looks.
     fn looks(&self, one: &Standing) -> String {
-        let is_far = one.speed.max(one.speed.recip()) > 1.0 + BOUND_MAX;
+        let is_far = one.cost.max(one.cost.recip()) > 1.0 + BOUND_MAX;
         if is_far && one.is_marked("?") {
-            format!("{} (looks {} times as fast)", one.label, text::ratio(one.speed))
+            format!("{} (cost {} so far)", one.label, text::ratio(one.cost))
         } else {
             one.label.clone()
         }

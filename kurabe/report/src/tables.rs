@@ -1,7 +1,7 @@
 //! The tables of a result, and the words that they share.
 
 use lab::analysis::{Comparison, ContenderAnalysis, MetricAnalysis, WorkloadAnalysis};
-use lab::condition::Gate;
+use lab::condition::{Gate, Outcome as GateOutcome};
 use lab::device::{DeviceName, IMAGE, MEMORY};
 use lab::load::{DEPTH_AXIS, Load, OVERALL_OPERATION, QUANTILES};
 use lab::plan::Plan;
@@ -9,7 +9,6 @@ use lab::record::{Outcome, Phase, Record, TIME_METRIC, unfinished_block};
 use lab::statistics::{MEDIAN_CONFIDENCE, Slow, Summary, Verdict};
 use lab::warning::Kind;
 use lab::watched::{Cause, Watched, causes};
-use lab::words::ratio_with_interval;
 
 use crate::source::Source;
 use crate::table::{Cell, Table, Tone};
@@ -22,15 +21,27 @@ pub fn contenders(workload: &WorkloadAnalysis, plan: &Plan) -> Table {
         workload.contenders.iter().filter_map(|one| Some(&one.metrics.first()?.summary));
     let mut table = Table::new(&[
         "contender",
-        &format!("{} [{}]", primary_metric(workload), brackets(summaries)),
-        &format!("times as fast as {baseline} [interval]"),
+        &format!("{} ({})", primary_metric(workload), brackets(summaries)),
+        "cost (95 % confidence)",
         "verdict",
-        "slow trials",
+        "notes",
+        "written",
+        "space",
+        "CPU",
+        "p99",
         "checks",
     ]);
     for contender in ranked(workload) {
         let cells = answer_cells(workload, contender, baseline).into_iter();
-        let cells = cells.chain([slow_cell(workload, contender), checks::cell(contender)]);
+        let cost = &contender.cost;
+        let cells = cells.chain([
+            notes_cell(workload, contender),
+            Cell::maybe(cost.device_written_bytes, text::bytes),
+            Cell::maybe(cost.space_taken_bytes, text::bytes),
+            Cell::maybe(cost.command_cpu_ns, text::time),
+            p99_cell(contender),
+            checks::cell(contender),
+        ]);
         table.rows.push(std::iter::once(contender.label.as_str().into()).chain(cells).collect());
     }
     table.without_empty_columns()
@@ -42,7 +53,7 @@ pub fn brackets<'a>(mut summaries: impl Iterator<Item = &'a Summary>) -> &'stati
     let is_range = |summary: &Summary| {
         summary.median_interval.is_some_and(|interval| interval.confidence < MEDIAN_CONFIDENCE)
     };
-    if summaries.any(is_range) { "min-max" } else { "interval" }
+    if summaries.any(is_range) { "min-max" } else { "95 % confidence" }
 }
 
 /// What an emulated processor does not change, of each load and contender; none where the processor
@@ -82,12 +93,11 @@ fn answer_cells(
     [figure, ratio, verdict]
 }
 
-/// `mean 1.24; 3 of 15 trials slow`: what the ratio beside it, of which slow trials are set aside, does
-/// not tell.
-fn slow_cell(workload: &WorkloadAnalysis, contender: &ContenderAnalysis) -> Cell {
-    let of = |slow: Slow| format!("{} of {} trials slow", slow.trials, slow.of);
+/// `3 of 15 runs slow; cost 1.24 with all runs`: what could overturn the cost of this contender.
+fn notes_cell(workload: &WorkloadAnalysis, contender: &ContenderAnalysis) -> Cell {
+    let of = |slow: Slow| format!("{} of {} runs slow", slow.trials, slow.of);
     let own = primary_comparisons(workload).find(|one| one.contender == contender.label);
-    let words: Vec<String> = match own {
+    let mut words: Vec<String> = match own {
         None => primary_comparisons(workload)
             .filter(|one| one.baseline == contender.label)
             .find_map(|one| one.baseline_slow.map(of))
@@ -96,10 +106,15 @@ fn slow_cell(workload: &WorkloadAnalysis, contender: &ContenderAnalysis) -> Cell
         Some(one) => {
             let mean = one.mean_ratio.filter(|_| one.slow.or(one.baseline_slow).is_some());
             let mean =
-                mean.map(|mean| format!("mean {}", text::ratio(quotient::speed_of(one, mean))));
-            mean.into_iter().chain(one.slow.map(of)).collect()
+                mean.map(|mean| format!("cost {} with all runs", text::ratio(one.cost_of(mean))));
+            one.slow.map(of).into_iter().chain(mean).collect()
         }
     };
+    let all = contender.trials.max(contender.failed);
+    if contender.failed > 0 && contender.failed < all {
+        words.insert(0, format!("{} of {all} runs failed", contender.failed));
+    }
+    words.extend(contender.disturbed.as_ref().map(|some| format!("disturbed: {some}")));
     if words.is_empty() { "-".into() } else { Cell::toned(words.join("; "), Tone::Uncertain) }
 }
 
@@ -161,11 +176,11 @@ pub fn metrics(workload: &WorkloadAnalysis, plan: &Plan) -> Table {
     table
 }
 
-/// A figure with its ratio to the baseline's and the mark of the verdict.
+/// A figure with its cost relative to the baseline's and the mark of the verdict.
 pub(crate) fn against(figure: String, comparison: &Comparison) -> Cell {
     let mark = verdict_mark(&comparison.verdict);
-    let ratio = match comparison.ratio {
-        Some(ratio) => format!("×{} {mark}", text::ratio(ratio)),
+    let ratio = match comparison.cost() {
+        Some(cost) => format!("×{} {mark}", text::ratio(cost)),
         // Against nothing at all.
         None if comparison.verdict.is_decided() => mark.into(),
         None => quotient::WITHHELD.into(),
@@ -186,7 +201,7 @@ pub fn latencies(workload: &WorkloadAnalysis, plan: &Plan) -> Table {
     let mut table = Table::new(&[
         "latency",
         "contender",
-        "count, all trials",
+        "count, all runs",
         "5 %",
         "50 %",
         "90 %",
@@ -282,7 +297,7 @@ fn has_queue(load: &Load, kind: &str, contender: &ContenderAnalysis) -> bool {
 }
 
 /// How the trials are put together in [`latencies`].
-pub const LATENCIES_EXPLAINED: &str = "All trials together: histograms are merged, percentiles are not averaged. MiB/s: bytes over the sum of latencies, as one client sees it; none for a queue. -: the tool that measured tells none.";
+pub const LATENCIES_EXPLAINED: &str = "All runs together: histograms are merged, percentiles are not averaged. MiB/s: bytes over the sum of latencies, as one client sees it; none for a queue. -: the tool that measured tells none.";
 
 /// A verdict in one character, for narrow cells; explained by [`METRICS_EXPLAINED`].
 pub fn verdict_mark(verdict: &Verdict) -> &'static str {
@@ -296,7 +311,7 @@ pub fn verdict_mark(verdict: &Verdict) -> &'static str {
 }
 
 /// What the marks of [`metrics`] and of the costs mean.
-pub const METRICS_EXPLAINED: &str = "Medians, × ratio to the baseline: + better, - worse, = same within the margin, ~ at most 25 % apart, ? inconclusive. All but a load's first metric are exploratory: their verdicts have a correction of their own, apart from the answer's.";
+pub const METRICS_EXPLAINED: &str = "Medians, × cost relative to the baseline: + better, - worse, = same within the margin, ~ at most 25 % apart, ? inconclusive. Only the first metric carries the 95 % guarantee. Treat the others as hints.";
 
 /// The contenders, the fastest by their ratios first (by their medians where one has no ratio), those
 /// without a figure last, and those that lost data behind all others.
@@ -310,25 +325,39 @@ pub(crate) fn ranked(workload: &WorkloadAnalysis) -> Vec<&ContenderAnalysis> {
     };
     contenders.sort_by(|one, other| key(one).total_cmp(&key(other)));
     // The ratios of the blocks may have another order than the medians.
-    let speed = |contender: &ContenderAnalysis| {
+    let cost = |contender: &ContenderAnalysis| {
         let one = primary_comparisons(workload).find(|one| one.contender == contender.label);
-        one.map_or(Some(1.0), |one| Some(quotient::speed_of(one, one.ratio?)))
+        one.map_or(Some(1.0), Comparison::cost)
     };
     let with_figure = contenders.iter().take_while(|one| !one.metrics.is_empty()).count();
     let with_figure = &mut contenders[..with_figure];
-    if with_figure.iter().all(|one| speed(one).is_some()) {
-        with_figure.sort_by(|one, other| speed(other).partial_cmp(&speed(one)).expect("numbers"));
+    if with_figure.iter().all(|one| cost(one).is_some()) {
+        with_figure.sort_by(|one, other| cost(one).partial_cmp(&cost(other)).expect("numbers"));
     }
     contenders.sort_by_key(|contender| contender.violation().is_some());
     contenders
 }
 
-/// How many times as fast: `1.025 [0.993, 1.059]`.
-fn speed_text(comparison: &Comparison) -> String {
-    let ends = quotient::speeds(comparison);
-    let speed = comparison.ratio.map(|ratio| quotient::speed_of(comparison, ratio));
-    speed.map_or("-".into(), |speed| ratio_with_interval(speed, ends))
+/// The 99th percentile of the load's operations; of a few kinds that of each.
+fn p99_cell(contender: &ContenderAnalysis) -> Cell {
+    let all = contender.latencies.iter().filter(|one| !one.quantiles_ns.is_empty());
+    let overall = all.clone().find(|one| one.operation == OVERALL_OPERATION);
+    let kinds: Vec<_> = overall.map_or_else(|| all.collect(), |one| vec![one]);
+    match kinds.as_slice() {
+        [] => "-".into(),
+        [one] => Cell::number(one.at(0.99) as f64, text::time(one.at(0.99) as f64)),
+        few if few.len() <= P99_KINDS_MAX => {
+            let said = few.iter().map(|one| {
+                format!("{} {}", operation_text(&one.operation), text::time(one.at(0.99) as f64))
+            });
+            said.collect::<Vec<_>>().join(", ").into()
+        }
+        _ => "-".into(),
+    }
 }
+
+/// So many kinds of operation have their percentile in the ranking.
+const P99_KINDS_MAX: usize = 2;
 
 /// Ratio and verdict. Where one of the two completed no trial there is nothing to compare, and the
 /// verdict says which.
@@ -356,13 +385,9 @@ fn comparison_cells(
         primary_comparisons(workload).find(|comparison| comparison.contender == contender.label);
     let Some(comparison) = comparison else { return none("-", Tone::Plain) };
     let verdict = &comparison.verdict;
-    let ratio = match comparison.ratio {
-        Some(_) => speed_text(comparison),
-        None => quotient::WITHHELD.into(),
-    };
+    let cost = quotient::cost_text(comparison).unwrap_or_else(|| quotient::WITHHELD.into());
     [
-        Cell::from(ratio)
-            .valued(comparison.ratio.map(|ratio| quotient::speed_of(comparison, ratio))),
+        Cell::from(cost).valued(comparison.cost()),
         Cell::toned(verdict_text(verdict), tone_of(verdict)),
     ]
 }
@@ -407,18 +432,15 @@ pub fn phases(workload: &WorkloadAnalysis) -> Table {
     table.without_empty_columns()
 }
 
-/// How often was measured: `3 to 7 trials of each contender`. Failed ones do not count, nor those of a
+/// How often was measured: `3 to 7 runs of each contender`. Failed ones do not count, nor those of a
 /// block that was not finished.
 pub fn trials_text(workloads: &[WorkloadAnalysis]) -> String {
     let contenders = workloads.iter().flat_map(|workload| &workload.contenders);
     let counts =
         || contenders.clone().map(|one| one.trials - one.failed).filter(|count| *count > 0);
     let (least, most) = (counts().min().unwrap_or(0), counts().max().unwrap_or(0));
-    let count = if least == most {
-        text::counted(most, "trial")
-    } else {
-        format!("{least} to {most} trials")
-    };
+    let count =
+        if least == most { text::counted(most, "run") } else { format!("{least} to {most} runs") };
     format!("{count} of each contender")
 }
 
@@ -439,11 +461,24 @@ pub fn device_text(plan: &Plan) -> String {
 /// What became of a gate, with its numbers where no table has them.
 pub fn gate_text(gate: &Gate) -> String {
     let Gate { gate, workload, outcome, evidence } = gate;
-    let mut said = format!("gate '{gate}' ({workload}): {}", outcome.words());
-    for line in evidence {
-        said.push_str(&format!("; {line}"));
+    let word = match outcome {
+        GateOutcome::Holds => "PASS",
+        GateOutcome::Fails => "FAIL",
+        GateOutcome::Inconclusive => "INCONCLUSIVE",
+        GateOutcome::NotTested => "NOT TESTED",
+    };
+    // `FAIL dj: cost 7.50 (6.40 to 8.80), limit 1.10`.
+    let limit = gate.split_once(['<', '>']).filter(|(label, _)| !label.contains(':'));
+    if let (Some((label, rest)), [line]) = (limit, evidence.as_slice())
+        && let Some((_, cost)) = line.split_once(&format!("{}: cost ", label.trim()))
+    {
+        let cost = cost.split_once(" by ").map_or(cost, |(cost, _)| cost);
+        let limit = rest.trim_start_matches(['=', ' ']);
+        return format!("{word} {}: cost {cost}, limit {limit} ({workload})", label.trim());
     }
-    said
+    let said: Vec<&str> = evidence.iter().map(String::as_str).collect();
+    let said = if said.is_empty() { String::new() } else { format!(": {}", said.join("; ")) };
+    format!("{word} '{gate}' ({workload}){said}")
 }
 
 /// Every trial of a workload, in the order in which they ended.
@@ -452,8 +487,8 @@ pub fn trials(source: &Source, workload: &WorkloadAnalysis) -> Table {
     let primary = metrics.map(|metric| (metric.name.as_str(), metric.unit)).next();
     let unfinished = unfinished_block(&source.records, &workload.workload);
     let mut table = Table::new(&[
-        "trial",
-        "block",
+        "run",
+        "round",
         "contender",
         "outcome",
         "disturbed by",
@@ -471,7 +506,7 @@ pub fn trials(source: &Source, workload: &WorkloadAnalysis) -> Table {
         let (outcome, tone) = match &record.outcome {
             Outcome::Completed if record.warmup => ("warm-up", Tone::Faint),
             Outcome::Completed if unfinished == Some(record.block) => {
-                ("completed; its block was not", Tone::Faint)
+                ("completed; its round was not", Tone::Faint)
             }
             Outcome::Completed if record.checks.iter().any(|check| check.violated > 0) => {
                 ("check violated", Tone::Bad)
@@ -518,6 +553,6 @@ fn disturbance(record: &Record) -> Cell {
     match (marks.len(), runs.len()) {
         (0, _) => "-".into(),
         (_, 1) => Cell::toned(words, Tone::Uncertain),
-        (some, all) => Cell::toned(format!("{some} of {all} turns: {words}"), Tone::Uncertain),
+        (some, all) => Cell::toned(format!("{some} of {all} runs: {words}"), Tone::Uncertain),
     }
 }

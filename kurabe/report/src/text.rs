@@ -25,13 +25,13 @@ pub fn round_time(ns: f64) -> String {
     format!("{} {unit}", plain(value))
 }
 
-/// A time and its interval in one unit: `1.932 s [1.88, 2.01]`.
+/// A time and its interval in one unit: `1.932 s (1.880 to 2.012)`.
 pub fn time_with_interval(ns: f64, interval: Option<(f64, f64)>) -> String {
     let (value, unit) = scale_time(ns);
     let factor = value / ns;
     match interval {
         Some((low, high)) if ns > 0.0 => format!(
-            "{} {unit} [{}, {}]",
+            "{} {unit} ({} to {})",
             significant(value),
             significant(low * factor),
             significant(high * factor)
@@ -80,11 +80,11 @@ pub fn figure_with_interval(value: f64, interval: Option<(f64, f64)>, unit: Unit
             let (number, suffix) = text.split_once(' ').unwrap_or((&text, "B"));
             let factor = number.parse::<f64>().unwrap_or(value) / value;
             let digits = number.split_once('.').map_or(0, |(_, digits)| digits.len());
-            format!("{number} {suffix}/s [{:.digits$}, {:.digits$}]", low * factor, high * factor)
+            format!("{number} {suffix}/s ({:.digits$} to {:.digits$})", low * factor, high * factor)
         }
         (_, Some((low, high))) => {
             let number = if unit == Unit::Bytes { bytes } else { count };
-            format!("{} [{}, {}]", figure(value, unit), number(low), number(high))
+            format!("{} ({} to {})", figure(value, unit), number(low), number(high))
         }
     }
 }
@@ -194,7 +194,10 @@ mod tests {
         assert_eq!(time(5.0), "5.000 ns");
         assert_eq!(time(0.0), "0 ns");
         assert_eq!(time_with_interval(0.0, Some((0.0, 1.0))), "0 ns");
-        assert_eq!(time_with_interval(1.932e9, Some((1.88e9, 2.012e9))), "1.932 s [1.880, 2.012]");
+        assert_eq!(
+            time_with_interval(1.932e9, Some((1.88e9, 2.012e9))),
+            "1.932 s (1.880 to 2.012)"
+        );
         assert_eq!(time_with_interval(2e6, None), "2.000 ms");
     }
 

@@ -324,7 +324,7 @@ mod tests {
             let one = &found.workloads[0].comparisons[0];
             assert_eq!(one.verdict, Verdict::Inconclusive, "{one:?}");
             let said = told(&found, Kind::Modes);
-            let expected = format!("{label}: 24 of 120 turns cost ");
+            let expected = format!("{label}: 24 of 120 runs cost ");
             assert!(said.len() == 1 && said[0].starts_with(&expected), "{said:?}");
         }
     }

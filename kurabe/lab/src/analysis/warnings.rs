@@ -90,20 +90,13 @@ pub(super) fn of_comparisons(
             (one.trimmed_per_side, one.ratio.zip(one.mean_ratio))
         {
             let (per_side, blocks) = (one.trimmed_per_side, one.blocks);
-            // As everywhere in a report, ratios of speeds.
-            let speed = |ratio: f64| {
-                if one.unit.more_is_better() {
-                    words::ratio(ratio)
-                } else {
-                    words::ratio(ratio.recip())
-                }
-            };
-            let (ratio, mean_ratio) = (speed(ratio), speed(mean_ratio));
+            let cost = |ratio: f64| words::ratio(one.cost_of(ratio));
+            let (ratio, mean_ratio) = (cost(ratio), cost(mean_ratio));
             warnings.push(Warning::of(
                 Kind::Trimmed,
                 &one.contender,
                 format!(
-                    "single ratios lie far out, so the {per_side} largest and the {per_side} smallest of {blocks} were set aside: {ratio} times as fast; {mean_ratio} times by the means of all trials"
+                    "a few rounds lie far from the others, so the {per_side} highest and the {per_side} lowest of {blocks} were set aside: cost {ratio}; {mean_ratio} with all of them"
                 ),
             ));
         }
@@ -116,13 +109,13 @@ pub(super) fn of_comparisons(
             baseline_told |= is_baseline;
             let (Slow { trials, of, factor, of_turns }, metric) = (slow, &one.metric);
             let factor = words::ratio(factor);
-            let what = if of_turns { "turns" } else { "trials" };
+            let _ = of_turns;
             warnings.push(Warning::of(
                 Kind::Modes,
                 contender,
                 format!(
-                    "{trials} of {of} {what} cost {factor} times as much as the others ({metric}), so {} of two groups; look for what sets them apart in records.jsonl",
-                    if is_baseline { "all ratios are means" } else { "its ratio is a mean" }
+                    "{trials} of {of} runs cost {factor} times as much as the others ({metric}), possibly a second mode; {} averages both; records.jsonl may show what sets them apart",
+                    if is_baseline { "every cost" } else { "its cost" }
                 ),
             ));
         }

@@ -57,7 +57,7 @@ fn ratios(across: &Across<'_>, metric: &AcrossMetric, id: String) -> Option<Char
         }
     }
     let before = &across.names[0];
-    let title = format!("{}, as a ratio to {before} ({})", metric.name, better(metric.unit));
+    let title = format!("cost relative to {before}, by {}", metric.name);
     let x = Axis::of_ratios(title, &series)?;
     let y = Axis::rows(rows.iter().map(String::as_str));
     Some(Chart {
@@ -70,7 +70,7 @@ fn ratios(across: &Across<'_>, metric: &AcrossMetric, id: String) -> Option<Char
         series,
         guides: Guide::of_ratios(before, across.sources[0].plan.study.same_within),
         numbers,
-        ..Chart::new(id, format!("{}: ratio to {before}", metric.name), x, y)
+        ..Chart::new(id, format!("{}: cost relative to {before}", metric.name), x, y)
     })
 }
 

@@ -95,22 +95,16 @@ fn ratio(
         let comparison = &contender.comparisons[place - 1];
         Some((metric, comparison, comparison.ratio?))
     });
-    let Some((metric, comparison, ratio)) = comparison else {
-        let said = format!("{label} has no completed trial in both {first} and {name}");
+    let Some((metric, comparison, cost)) = comparison else {
+        let said = format!("{label} has no completed run in both {first} and {name}");
         return answer(Outcome::NotTested, said);
     };
     let ends = comparison.interval.map(|interval| (interval.low, interval.high));
-    // A cost is the reciprocal of what more is better of.
-    let (cost, ends) = if metric.unit.more_is_better() {
-        (ratio.recip(), ends.map(|(low, high)| (high.recip(), low.recip())))
-    } else {
-        (ratio, ends)
-    };
     let outcome = match ends.map(|(low, high)| (is_met(low), is_met(high))) {
         Some((true, true)) => Outcome::Holds,
         Some((false, false)) => Outcome::Fails,
         _ => Outcome::Inconclusive,
     };
     let words = ratio_with_interval(cost, ends);
-    answer(outcome, format!("cost of {label} in {name} to {first} by {}: {words}", metric.name))
+    answer(outcome, format!("{label}: cost {words} by {}", metric.name))
 }

@@ -5,7 +5,6 @@ use lab::load::Unit;
 
 use super::{View, better, scale_of};
 use crate::chart::{Axis, Chart, Guide, Mark, Point, Series, extremes};
-use crate::quotient::speed_of;
 use crate::source::Source;
 use crate::table::{Cell, Table};
 use crate::{tables, text};
@@ -142,7 +141,7 @@ pub fn of_loads(source: &Source) -> Option<Chart> {
             let Some((ratio, over)) = one.ratio.zip(over.filter(|over| *over > 0.0)) else {
                 continue;
             };
-            let (time, much) = (speed_of(one, ratio).recip(), over / under);
+            let (time, much) = (one.cost_of(ratio), over / under);
             let load = &view.analysis.workload;
             let words = format!(
                 "{load}, {}: {} times the time, {} times the {}",

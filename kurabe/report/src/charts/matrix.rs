@@ -12,7 +12,7 @@ use lab::words::loss_interval;
 use super::View;
 use crate::chart::{self, Axis, Chart, Guide, Point, Tick};
 use crate::heat::{HeatCell, HeatMap};
-use crate::quotient::{speed_of, too_few_explained};
+use crate::quotient::too_few_explained;
 use crate::svg::Place;
 use crate::table::{Cell, Table};
 use crate::text::{counted, distinct, plain};
@@ -111,7 +111,7 @@ fn map(
 ) -> HeatMap {
     let raw = &all[0].compared.baseline;
     let rows = distinct(all.iter().map(|one| one.row.clone()));
-    let mut numbers = Table::new(&["cell", column_title, "overhead, %", "from", "to", "blocks"]);
+    let mut numbers = Table::new(&["cell", column_title, "overhead, %", "from", "to", "rounds"]);
     let mut cells = Vec::new();
     for row in &rows {
         let mut line = Vec::new();
@@ -238,7 +238,7 @@ fn curve(
     let raw = &cells.first()?.compared.baseline;
     let (mut series, mut decided, mut all) = (Vec::new(), 0, 0);
     let mut numbers =
-        Table::new(&["contender", "block size", "overhead, %", "from", "to", "blocks"]);
+        Table::new(&["contender", "block size", "overhead, %", "from", "to", "rounds"]);
     for (key, contender) in view.analysis.contenders.iter().enumerate() {
         let label = contender.label.as_str();
         let mut points = Vec::new();
@@ -248,8 +248,8 @@ fn curve(
             numbers.rows.push(numbers_of(entry, [label, &size]));
             let words = format!("{label}, {size}: {}", in_words(entry));
             let point = |ratio| {
-                let speed = speed_of(entry.compared, ratio);
-                (Point::at(place as f64, speed, words), entry.is_decided())
+                let cost = entry.compared.cost_of(ratio);
+                (Point::at(place as f64, cost, words), entry.is_decided())
             };
             points.extend(entry.compared.ratio.filter(|_| entry.percent.is_some()).map(point));
         }
@@ -257,16 +257,14 @@ fn curve(
         all += points.len();
         series.extend(chart::curve(key, points));
     }
-    let speeds = series.iter().flat_map(|s| &s.points).map(|point| point.y);
-    let y = Axis::logarithmic(format!("times as fast as {raw}"), speeds.chain([1.0]), plain)
+    let costs = series.iter().flat_map(|s| &s.points).map(|point| point.y);
+    let y = Axis::logarithmic(format!("cost relative to {raw}"), costs.chain([1.0]), plain)
         .filter(|_| all > 0)?;
     let ticks = sizes.iter().enumerate();
     let ticks = ticks.map(|(at, size)| Tick { at: at as f64, text: size_text(*size) }).collect();
     let x = Axis::named("block size", (-0.3, sizes.len() as f64 - 0.7), ticks);
     Some(Chart {
-        says: format!(
-            "How many times the operations a second of {raw}; at 1 as many, below it fewer. Decided: {decided} of {all}."
-        ),
+        says: format!("Cost relative to {raw}: above 1 is slower. Decided: {decided} of {all}."),
         height: 280,
         keys: view.keys(),
         signs: chart::undecided_sign(&series),

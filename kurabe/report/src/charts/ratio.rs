@@ -9,7 +9,6 @@ use lab::words::{TOO_WIDE, is_telling};
 
 use super::{View, scale_of};
 use crate::chart::{Axis, Chart, Guide, Key, Mark, Point, Series, Sign, aside};
-use crate::quotient::{speed_of, speeds};
 use crate::source::{Source, value_of};
 use crate::table::{Cell, Table, Tone};
 use crate::{quotient, tables, text};
@@ -29,8 +28,7 @@ pub fn against_baseline(view: &View<'_>) -> Option<Chart> {
         return None;
     }
     let mut series = Vec::new();
-    let mut numbers =
-        Table::new(&["contender", "times as fast", "from", "to", "verdict", "blocks"]);
+    let mut numbers = Table::new(&["contender", "cost", "from", "to", "verdict", "rounds"]);
     let mut said = Vec::new();
     for (row, contender) in rows.iter().enumerate() {
         let label = view.analysis.contenders[*contender].label.as_str();
@@ -46,27 +44,27 @@ pub fn against_baseline(view: &View<'_>) -> Option<Chart> {
         }
         let pairs = paired(&records[study.baseline], &records[*contender], metric);
         let dots = pairs.iter().enumerate().map(|(place, (block, ratio))| {
-            let speed = if unit.more_is_better() { *ratio } else { ratio.recip() };
-            let text = format!("{label}, round {}: {}", block + 1, text::ratio(speed));
-            Point::at(speed, row as f64 + aside(place) + 0.2, text)
+            let cost = if unit.more_is_better() { ratio.recip() } else { *ratio };
+            let text = format!("{label}, round {}: {}", block + 1, text::ratio(cost));
+            Point::at(cost, row as f64 + aside(place) + 0.2, text)
         });
         series.push(Series { key: *contender, mark: Mark::Dots, points: dots.collect() });
         if let Some(comparison) = found
-            && let Some(ratio) = comparison.ratio
+            && let Some(cost) = comparison.cost()
         {
             let words = format!("{label}: {}", estimate_text(comparison));
-            let point = Point::at(speed_of(comparison, ratio), row as f64 - 0.14, words.clone())
-                .between(speeds(comparison));
+            let point =
+                Point::at(cost, row as f64 - 0.14, words.clone()).between(comparison.cost_ends());
             series.push(Series { key: *contender, mark: Mark::Interval, points: vec![point] });
             said.push(words);
             numbers.rows.push(comparison_row(label, comparison));
         }
     }
-    let x = Axis::of_ratios(format!("times as fast as {baseline}, by {metric}"), &series)?;
+    let x = Axis::of_ratios(format!("cost relative to {baseline}, by {metric}"), &series)?;
     let y = Axis::rows(rows.iter().map(|row| view.analysis.contenders[*row].label.as_str()));
     Some(Chart {
         says: format!(
-            "{}. Each dot is one round: the contender's trial against {baseline}'s. The large symbol is the estimate with its interval; the band is the margin of {} % within which two count as the same.",
+            "{}. Each dot is one round: the contender's run against {baseline}'s. The large symbol is the estimate with its interval; the band is the margin of {} % within which two count as the same.",
             said.join("; "),
             text::plain(study.same_within * 100.0)
         ),
@@ -76,7 +74,7 @@ pub fn against_baseline(view: &View<'_>) -> Option<Chart> {
         series,
         guides: Guide::of_ratios(baseline, study.same_within),
         numbers,
-        ..Chart::new(view.id("ratio"), format!("Times as fast as {baseline}"), x, y)
+        ..Chart::new(view.id("ratio"), format!("Cost relative to {baseline}"), x, y)
     })
 }
 
@@ -86,7 +84,7 @@ pub fn overview(source: &Source) -> Option<Chart> {
         let compared = tables::primary_comparisons(workload).collect();
         (workload.workload.as_str(), compared)
     });
-    speed_chart(source, "overview".into(), "load", rows.collect())
+    cost_chart(source, "overview".into(), "load", rows.collect())
 }
 
 /// The metrics of a load that has several.
@@ -100,12 +98,12 @@ pub fn every_metric(view: &View<'_>) -> Option<Chart> {
     let all = &view.analysis.comparisons;
     let of = |name| all.iter().filter(|one| one.metric == name).collect();
     let rows = names.into_iter().map(|name| (name, of(name))).collect();
-    speed_chart(view.source, view.id("metrics"), "metric", rows)
+    cost_chart(view.source, view.id("metrics"), "metric", rows)
 }
 
-/// How many times as fast as the baseline each contender is, with its interval: a row for each load
+/// The cost of each contender relative to the baseline, with its interval: a row for each load
 /// or metric, whether of it less is better or more.
-fn speed_chart(
+fn cost_chart(
     source: &Source,
     id: String,
     what: &str,
@@ -115,20 +113,18 @@ fn speed_chart(
     let baseline = study.contenders[study.baseline].label.as_str();
     let others = study.contenders.len().saturating_sub(1).max(1);
     let mut series: Vec<Series> = Vec::new();
-    let mut numbers =
-        Table::new(&[what, "contender", "times as fast", "from", "to", "verdict", "blocks"]);
+    let mut numbers = Table::new(&[what, "contender", "cost", "from", "to", "verdict", "rounds"]);
     for (row, (name, compared)) in rows.iter().enumerate() {
         for (place, comparison) in compared.iter().enumerate() {
-            let Some(ratio) = comparison.ratio else { continue };
+            let Some(cost) = comparison.cost() else { continue };
             let is_it = |contender: &Contender| contender.label == comparison.contender;
             let Some(key) = study.contenders.iter().position(is_it) else { continue };
             let aside = (place as f64 + 0.5) / others as f64 - 0.5;
             let words = format!("{name}, {}: {}", comparison.contender, estimate_text(comparison));
-            let ends = speeds(comparison);
+            let ends = comparison.cost_ends();
             // An interval that tells nothing would press all others together.
             let ends = ends.filter(|(low, high)| is_telling(*low, *high));
-            let speed = speed_of(comparison, ratio);
-            let point = Point::at(speed, row as f64 + aside * 0.7, words).between(ends);
+            let point = Point::at(cost, row as f64 + aside * 0.7, words).between(ends);
             let mark = match tables::tone_of(&comparison.verdict) {
                 Tone::Uncertain => Mark::Hollow,
                 _ => Mark::Interval,
@@ -146,11 +142,11 @@ fn speed_chart(
             numbers.rows.push(cells);
         }
     }
-    let x = Axis::of_ratios(format!("times as fast as {baseline}"), &series)?;
+    let x = Axis::of_ratios(format!("cost relative to {baseline}"), &series)?;
     let is_open = series.iter().any(|one| one.mark == Mark::Hollow);
     let keys = study.contenders.iter().enumerate();
     Some(Chart {
-        says: "To the right: faster. The lines are the intervals.".into(),
+        says: "To the right: slower. The lines are the intervals.".into(),
         height: 84 + rows.len() as u32 * (18 + 13 * others as u32),
         keys: keys.map(|(style, contender)| Key::contender(&contender.label, style)).collect(),
         series,
@@ -163,7 +159,7 @@ fn speed_chart(
         numbers,
         ..Chart::new(
             id,
-            format!("Every {what}: times as fast as {baseline}"),
+            format!("Every {what}: cost relative to {baseline}"),
             x,
             Axis::rows(rows.iter().map(|(name, _)| *name)),
         )
@@ -238,10 +234,9 @@ fn paired(baseline: &[&Record], contender: &[&Record], metric: &str) -> Vec<(u32
 
 /// `1.18, between 0.84 and 1.65: inconclusive`.
 fn estimate_text(comparison: &Comparison) -> String {
-    let ratio = comparison.ratio.map(|ratio| speed_of(comparison, ratio));
-    let ratio = ratio.map_or("-".into(), text::ratio);
+    let ratio = comparison.cost().map_or("-".into(), text::ratio);
     let verdict = tables::verdict_text(&comparison.verdict);
-    match speeds(comparison) {
+    match comparison.cost_ends() {
         Some((low, high)) if !is_telling(low, high) => {
             format!("{ratio}, {TOO_WIDE}: {verdict}")
         }
@@ -254,11 +249,11 @@ fn estimate_text(comparison: &Comparison) -> String {
 
 fn comparison_row(label: &str, comparison: &Comparison) -> Vec<Cell> {
     let number = |value: Option<f64>| Cell::maybe(value, text::ratio);
-    let ends = speeds(comparison);
+    let ends = comparison.cost_ends();
     let tone = tables::tone_of(&comparison.verdict);
     vec![
         label.into(),
-        number(comparison.ratio.map(|ratio| speed_of(comparison, ratio))),
+        number(comparison.cost()),
         number(ends.map(|ends| ends.0)),
         number(ends.map(|ends| ends.1)),
         Cell::toned(tables::verdict_text(&comparison.verdict), tone),
