@@ -7,8 +7,8 @@ BINARIES ?= target/release
 # mount(8) looks for the helpers of file systems in /sbin and nowhere else.
 HELPERS ?= $(if $(filter /usr /usr/local,$(PREFIX)),/sbin,$(PREFIX)/sbin)
 
-.PHONY: demo test build docs module dependencies clean-results deb tarballs install install-kurabe install-lump install-minfs \
-	install-module uninstall
+.PHONY: demo test build docs module dependencies clean-results deb gallery tarballs install install-kurabe \
+	install-lump install-minfs install-module uninstall
 
 build:
 	$(CARGO) build --release --workspace
@@ -31,6 +31,10 @@ test: dependencies
 	if command -v python3 >/dev/null; then scripts/mutants lump --check && scripts/mutants minfs --check; \
 	else echo "SKIPPED: whether the lists of mutations fit the source: python3 is missing"; fi
 	PATH="$(CURDIR)/target/debug:$$PATH" $(CARGO) test --workspace --locked $(TEST_FLAGS)
+
+# docs/gallery.md and its pages from the results that are kept.
+gallery:
+	scripts/gallery
 
 # The documentation as a book, with mdBook; says so where mdBook is missing.
 docs:
