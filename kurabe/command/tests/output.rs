@@ -479,17 +479,17 @@ fn results_of_an_older_kurabe_open() {
         (
             "dbench",
             [
-                "xfs                    180 MiB/s                             0.341",
-                "throughput  530 MiB/s",
-                "NTCreateX       ext4              35.1k  4.487 µs  6.199 µs  19.95 µs  23.14 µs",
+                "xfs 180 MiB/s 2.94 inconclusive",
+                "throughput 530 MiB/s 180 MiB/s ×2.94 ?",
+                "NTCreateX ext4 35.1k 4.487 µs 6.199 µs 19.95 µs 23.14 µs",
             ],
         ),
         (
             "matrix",
             [
-                "xfs                                       61.2k/s                             1.026",
-                "randrw-70-30-psync-1-4k       66.1k/s",
-                "randread-psync-1-4k-read               xfs              30.3k  12.36 µs  14.79 µs",
+                "xfs 61.2k/s 0.975 inconclusive",
+                "randrw-70-30-psync-1-4k 66.1k/s 10.7k/s ×6.16 ?",
+                "randread-psync-1-4k-read xfs 30.3k 12.36 µs 14.79 µs",
             ],
         ),
     ] {
@@ -497,8 +497,9 @@ fn results_of_an_older_kurabe_open() {
         let (result, page) = (older.join(name), page.to_str().unwrap());
         let arguments = ["report", result.to_str().unwrap(), "--verbose", "--html", page];
         let ran = site.run(&arguments).expect(0);
+        let shown = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
         for part in expected {
-            assert!(ran.stdout.contains(part), "no '{part}' in {}", ran.stdout);
+            assert!(shown.contains(part), "no '{part}' in {}", ran.stdout);
         }
     }
 }

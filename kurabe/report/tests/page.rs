@@ -51,7 +51,7 @@ fn the_answer_comes_first_and_the_way_to_repeat_it_last() {
             "<p class=\"answer\">ext4",
             "is fastest",
             "btrfs costs ",
-            "6 trials of each contender",
+            "6 runs of each contender",
             "<caption>Ranking under tar xf x.tar",
             "slower",
             "Every run",
