@@ -75,7 +75,7 @@ fn a_quick_profile_in_guests_has_its_fewest_blocks_and_no_budget_of_this_machine
     let here = quick(&[]);
     assert!(here.contains("\nbudget = ") && here.contains("\nmin-runs = 3\n"), "{here}");
     let guests = quick(&["--on", "debian"]);
-    assert!(!guests.contains("budget") && guests.contains("\nruns = 3\n"), "{guests}");
+    assert!(!guests.contains("budget") && guests.contains("\nrounds = 3\n"), "{guests}");
     let asked = quick(&["--on", "debian", "--budget", "10m"]);
     assert!(asked.contains("\nbudget = \"10m\"\n") && asked.contains("\nmin-runs = 3"), "{asked}");
     let more = quick(&["--on", "debian", "--min-runs", "4"]);
