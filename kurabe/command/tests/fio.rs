@@ -99,7 +99,7 @@ fn flushes_are_counted_for_each_write_and_not_for_each_sync() {
     let site = Site::new();
     let job = "[commits]\nrw=write\nbs=4k\nsize=1m\nfdatasync=1\nioengine=sync\noverwrite=1\n";
     fs::write(site.work().join("job.fio"), job).unwrap();
-    let flags = ["--side-by-side", "--device", "mem:128M", "--runs", "1", "--fio", "job.fio"];
+    let flags = ["--side-by-side", "--device", "mem:128M", "--rounds", "1", "--fio", "job.fio"];
     site.compare(&["a: ext4", "b: ext4"], &flags, &[]).expect(0);
     for record in site.records() {
         assert_eq!(load_of(&record)["operations"], 256, "{record:#}");

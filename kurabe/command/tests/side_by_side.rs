@@ -29,7 +29,7 @@ fn a_block_has_equal_turns_and_its_records_their_mean() {
     let site = Site::new();
     // What the setup makes is there in every turn, though every run takes it away.
     let setup = ["--setup", "echo there > file", "--cleanup", "test ! -e file"];
-    let flags = flags(&[&["--runs", "2"], &setup[..]].concat());
+    let flags = flags(&[&["--rounds", "2"], &setup[..]].concat());
     site.compare(&CONTENDERS, &flags, &["test -s file && rm file && head -c 1M /dev/zero > new"])
         .expect(0);
     let records = site.records();
@@ -65,7 +65,7 @@ fn a_cold_turn_reads_from_the_device() {
         return;
     }
     let site = Site::new();
-    let around = ["--runs", "2", "--cache", "cold", "--setup"];
+    let around = ["--rounds", "2", "--cache", "cold", "--setup"];
     let write = "head -c 4M /dev/urandom > file";
     let command = "cat file > /dev/null; sleep 0.01";
     site.compare(&CONTENDERS, &flags(&[&around[..], &[write]].concat()), &[command]).expect(0);
@@ -93,7 +93,7 @@ fn a_matrix_takes_turns_cell_by_cell() {
     }
     let site = Site::new();
     let flags = ["--fio-matrix", "--size", "16M", "--block-size", "4K", "--time", "100ms"];
-    let around = ["--device", "mem:128M", "--idle-wait", "1s", "--runs", "2", "--seed", "3"];
+    let around = ["--device", "mem:128M", "--idle-wait", "1s", "--rounds", "2", "--seed", "3"];
     site.compare(&["raw", "ext4"], &[&flags[..], &around[..]].concat(), &[]).expect(0);
     let records = site.records();
     assert_eq!(kinds(&records), ["completed"; 4]);
@@ -141,7 +141,7 @@ fn a_command_that_fails_in_one_contender_leaves_the_other_its_turns() {
     }
     let site = Site::new();
     let command = "case $KURABE_CONTENDER in b) exit 7;; esac";
-    site.compare(&CONTENDERS, &flags(&["--runs", "1"]), &[command]).expect(1);
+    site.compare(&CONTENDERS, &flags(&["--rounds", "1"]), &[command]).expect(1);
     let (phase, message, _) = failure(&site.record_of("b"));
     assert_eq!((phase.as_str(), message.as_str()), ("run", "the command exited with code 7"));
     assert!(slices(&site.record_of("a")).len() > 1);
@@ -157,7 +157,7 @@ fn trials_end_with_a_runner_that_is_killed_in_the_middle_of_a_round() {
     let site = Site::new();
     let command = "trap '' INT TERM HUP; setsid sleep 1000 & sleep 1000";
     let device = site.image_device("128M");
-    let flags = ["--side-by-side", "--device", &device];
+    let flags = ["--rounds", "1", "--side-by-side", "--device", &device];
     let running = site.start(site.compare_command(&CONTENDERS, &flags, &[command]));
     wait_until("one has its turn and both are mounted", || {
         let taken = site.taken();
@@ -182,7 +182,7 @@ fn an_interrupted_block_is_carried_out_again_whole() {
     let site = Site::new();
     let second = site.home().join("second");
     let command = format!("test -e {0} || {{ touch {0}.begun; sleep 1000; }}", second.display());
-    let flags = flags(&["--runs", "1"]);
+    let flags = flags(&["--rounds", "1"]);
     let running = site.start(site.compare_command(&CONTENDERS, &flags, &[&command]));
     let begun = second.with_extension("begun");
     wait_until("a turn has begun", || begun.exists());
@@ -204,7 +204,7 @@ fn what_only_a_whole_device_holds_is_carried_out_one_at_a_time() {
         return;
     }
     let site = Site::new();
-    let flags = ["--device", "mem:64M", "--runs", "2"];
+    let flags = ["--device", "mem:64M", "--rounds", "2"];
     let ran = site.compare(&CONTENDERS, &flags, &["head -c 40M /dev/zero > file"]).expect(0);
     assert!(ran.stderr.contains("one at a time from here on"), "{}", ran.stderr);
     let records = site.records();
@@ -216,7 +216,11 @@ fn what_only_a_whole_device_holds_is_carried_out_one_at_a_time() {
     // Without being asked for it, contenders take turns where that is possible.
     let other = Site::new();
     other
-        .compare(&CONTENDERS, &["--device", "mem:128M"], &["head -c 1M /dev/zero > new"])
+        .compare(
+            &CONTENDERS,
+            &["--rounds", "1", "--device", "mem:128M"],
+            &["head -c 1M /dev/zero > new"],
+        )
         .expect(0);
     assert!(other.records().iter().all(|record| slices(record).len() > 1));
 }

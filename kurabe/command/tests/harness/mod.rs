@@ -256,7 +256,9 @@ impl Site {
             ("--out", "result"),
             ("--seed", "1"),
         ] {
-            if !flags.contains(&flag) {
+            let is_said =
+                flags.contains(&flag) || (flag == "--runs" && flags.contains(&"--rounds"));
+            if !is_said {
                 arguments.extend([flag, value]);
             }
         }
