@@ -8,9 +8,9 @@ use std::process::Command;
 
 const KURABE: &str = env!("CARGO_BIN_EXE_kurabe");
 /// A page of one workload has about 100 kB, one of five about four times as much.
-const PAGE_BYTES_MAX: u64 = 450_000;
+const PAGE_BYTES_MAX: u64 = 600_000;
 /// What a result may add to the repository.
-const RESULT_BYTES_MAX: u64 = 60_000;
+const RESULT_BYTES_MAX: u64 = 80_000;
 
 fn gallery() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/gallery")
