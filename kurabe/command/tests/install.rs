@@ -89,7 +89,10 @@ fn what_is_installed_works_and_what_is_uninstalled_is_gone() {
         let mut man = Command::new("man");
         man.args(["--warnings", "-l"]).arg(pages.join("kurabe-compare.1"));
         let text = said(man.env("LC_ALL", "C").env("MANWIDTH", "200").env("MANPAGER", "cat"));
-        assert!(text.contains("--budget") && text.contains("Hard bound"), "{text}");
+        assert!(
+            text.contains("--budget") && text.contains("Time limit for the whole study"),
+            "{text}"
+        );
     }
     let share = installed.join("share");
     let bash = share.join("bash-completion/completions/kurabe");

@@ -14,8 +14,7 @@ mod workspace;
 const PROGRAMS: [&str; 3] = ["fio", "dbench", "bonnie++"];
 
 /// The functions of the crate `loads` that make a command, with what they start.
-const STARTERS: [(&str, &str, &str); 10] = [
-    ("durable.rs", "run_words", "what the trial names to make a file system durable or cold"),
+const STARTERS: [(&str, &str, &str); 9] = [
     ("enclosure.rs", "refusal", "a process that never becomes a program"),
     ("tool.rs", "ask", "a tool that is kept in, in an enclosure without a contender"),
     ("tool.rs", "command", "a tool that is not kept in"),

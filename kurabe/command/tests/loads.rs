@@ -55,7 +55,7 @@ fn objects_are_verified_on_every_kind_of_contender() {
     }
     let site = Site::new();
     fs::write(site.work().join("p.obj"), PROGRAM).unwrap();
-    let flags = ["--objects", "p.obj", "--verify", "--runs", "2", "--export-csv", "t.csv"];
+    let flags = ["--objects", "p.obj", "--verify", "--rounds", "2", "--export-csv", "t.csv"];
     // What ext4 writes in the background is no part of the store's bill.
     let mut contenders = vec!["raw", "ext4: ext4 -E lazy_itable_init=0"];
     // Its tools are of the workspace, but of another package.
@@ -137,7 +137,7 @@ fn trees_are_proved_equal() {
         return;
     }
     let site = Site::new();
-    compare(&site, &["ext4", "ext2"], &["--tree", "synthetic:60"]).expect(0);
+    compare(&site, &["ext4", "ext2"], &["--rounds", "1", "--tree", "synthetic:60"]).expect(0);
     site.expect_nothing_left();
     let (ext4, ext2) = (site.record_of("ext4"), site.record_of("ext2"));
     let proof = load_of(&ext4)["proof"].as_str().unwrap();

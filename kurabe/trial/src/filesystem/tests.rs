@@ -145,7 +145,7 @@ fn a_file_system_is_added_by_its_description() {
     assert!(["cardfs", "cards", "xfs"].iter().all(|one| supplies.modules.contains(one)));
     assert_eq!(supplies.recipes.last().unwrap().module, "cardfs");
     let missing = missing(&CARDFS).join("\n");
-    assert!(missing.contains("apt install cardfs-tools"), "{missing}");
+    assert!(missing.contains("cardfs-tools"), "{missing}");
     assert!(missing.contains("this machine's kernel has no 'cardfs'"), "{missing}");
     assert!(is_in_guests(&CARDFS) && CARDFS.takes_turns && CARDFS.why_not_cut().is_none());
 }
