@@ -320,7 +320,6 @@ fn wrong_use_is_refused_with_code_2_and_touches_nothing() {
         vec!["put", &image, "-"],
         vec!["put", &image, &root, "b"],
         vec!["put", &image, "/no/such/file"],
-        vec!["get", &image, "none", &output],
         vec!["rm", &image, "a", "none"],
         vec!["rm", &image],
         vec!["mv", &image, "none", "b"],
