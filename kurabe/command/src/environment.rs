@@ -19,6 +19,7 @@ use self::dry_run::Tried;
 use crate::exit::Failure;
 use crate::runner::Executor;
 
+mod aged;
 pub mod dry_run;
 mod guest;
 pub mod images;
@@ -31,6 +32,7 @@ pub mod side_by_side;
 mod ssh;
 mod this_machine;
 
+pub use aged::remove_all as remove_aged;
 pub use left_out::leave_out_missing;
 #[cfg(test)]
 pub use preflight::ground_of;
@@ -108,6 +110,9 @@ pub struct Ready {
     pub size_bytes: u64,
     /// The facts of where they run.
     pub facts: Map<String, Value>,
+    /// Time that ageing file systems took, which is no part of the study's budget.
+    #[serde(default)]
+    pub ageing_ns: u64,
 }
 
 /// How an environment ended.

@@ -10,7 +10,7 @@ use trust::Directory;
 use crate::environment::images::{image, needs};
 use std::path::Path;
 
-use crate::environment::leave_out_missing;
+use crate::environment::{leave_out_missing, remove_aged};
 use crate::exit::{self, Failure};
 use crate::request::flags::GuestAction;
 use crate::request::studies;
@@ -164,11 +164,15 @@ fn acceleration(machine: &Machine) -> &'static str {
 }
 
 /// `kurabe clean`.
-pub fn clean(guests: bool) -> Result<u8, Failure> {
+pub fn clean(guests: bool, aged: bool) -> Result<u8, Failure> {
     let own = Directory::own().map_err(|refused| Failure::broken(refused.to_string()))?;
     if guests {
         let removed = guest::Store::remove_all(&own).map_err(Failure::broken)?;
         print(&format!("guests: {removed} removed\n"));
+    }
+    if aged {
+        let removed = remove_aged(&own)?;
+        print(&format!("aged file systems: {removed} removed\n"));
     }
     let report = ledger::clean(&own).map_err(|error| Failure::broken(error.to_string()))?;
     let forgotten = trial::control_group::remove_forgotten();

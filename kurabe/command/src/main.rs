@@ -1,5 +1,6 @@
 //! kurabe: hyperfine for file systems. This file only sends each subcommand on its way.
 
+mod ageing;
 mod environment;
 mod exit;
 mod history;
@@ -55,10 +56,11 @@ fn main() -> ExitCode {
         Action::Promises(args) => promises::promises(&args),
         Action::Promise(args) => promises::one(&args),
         Action::Ack(args) => crash::acknowledge(&args),
+        Action::Age(args) => ageing::age(&args),
         Action::Doctor => machine::doctor(),
         Action::FileSystems => machine::file_systems(),
         Action::Layers => machine::layers(),
-        Action::Clean { guests } => machine::clean(guests),
+        Action::Clean { guests, aged } => machine::clean(guests, aged),
         Action::Guest(action) => machine::guest(&action),
         Action::Man { directory } => manual::man(directory.as_deref()),
         Action::Completions { shell } => manual::completions(shell),

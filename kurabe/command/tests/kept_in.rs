@@ -14,7 +14,8 @@ mod workspace;
 const PROGRAMS: [&str; 3] = ["fio", "dbench", "bonnie++"];
 
 /// The functions of the crate `loads` that make a command, with what they start.
-const STARTERS: [(&str, &str, &str); 9] = [
+const STARTERS: [(&str, &str, &str); 10] = [
+    ("age/place.rs", "run", "git"),
     ("enclosure.rs", "refusal", "a process that never becomes a program"),
     ("tool.rs", "ask", "a tool that is kept in, in an enclosure without a contender"),
     ("tool.rs", "command", "a tool that is not kept in"),

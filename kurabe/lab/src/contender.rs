@@ -1,4 +1,5 @@
-//! The notation of a contender: `[LABEL: ][LAYER over]... FS [MKFS OPTIONS] [@ MOUNT OPTIONS] [over LAYER]... [on ENVIRONMENT]`.
+//! The notation of a contender: `[LABEL: ][LAYER over]... FS [MKFS OPTIONS] [@ MOUNT OPTIONS] [over LAYER]... [aged PROFILE]
+//! [on ENVIRONMENT]`.
 //!
 //! This file knows the notation only; which file systems and layers exist, and which of their options
 //! make sense, is for who makes them. Options are split as a shell would split them and are handed to
@@ -66,6 +67,10 @@ pub struct Contender {
     /// How many of the layers are above the file system: each works on a directory of the one below it.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub above: usize,
+    /// What its file system has been through before it is measured: a profile, or the path of an image.
+    /// Which profiles there are is for who ages it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aged: Option<String>,
     /// Where it runs.
     #[serde(skip_serializing_if = "Environment::is_this_machine")]
     pub environment: Environment,
@@ -96,7 +101,13 @@ impl Default for Contender {
     /// One without a name, on whose only layer nothing is known.
     fn default() -> Contender {
         let layers = vec![Layer::default()];
-        Contender { label: String::new(), layers, above: 0, environment: Environment::default() }
+        Contender {
+            label: String::new(),
+            layers,
+            above: 0,
+            aged: None,
+            environment: Environment::default(),
+        }
     }
 }
 
@@ -191,9 +202,21 @@ impl Contender {
             }
             all => (all, None),
         };
+        let (words, aged) = match words {
+            [rest @ .., aged, profile] if aged == AGED && !rest.is_empty() => {
+                (rest, Some(profile.clone()))
+            }
+            all if all.iter().any(|word| word == AGED) => {
+                return Err(fail(
+                    "'aged' is followed by one profile and then by nothing but 'on'; write aged git:200"
+                        .into(),
+                ));
+            }
+            all => (all, None),
+        };
         if words.first().is_none_or(|first| first == "@" || first == "over") {
             return Err(fail(format!(
-                "no file system is named; write [LABEL: ][LAYER over] FS [MKFS OPTIONS] [@ MOUNT OPTIONS] [over LAYER] [on ENVIRONMENT], with FS one of {}",
+                "no file system is named; write [LABEL: ][LAYER over] FS [MKFS OPTIONS] [@ MOUNT OPTIONS] [over LAYER] [aged PROFILE] [on ENVIRONMENT], with FS one of {}",
                 Known::names(known).join(", ")
             )));
         }
@@ -209,9 +232,9 @@ impl Contender {
             let names = Known::names(known);
             return Err(fail(unknown("file system is called", &written.to_string(), &names)));
         };
-        if is_directory && (layers.len() > 1 || on.is_some()) {
+        if is_directory && (layers.len() > 1 || on.is_some() || aged.is_some()) {
             return Err(fail(
-                "a dir: contender is a directory of this machine as it is; leave 'over' and 'on' out"
+                "a dir: contender is a directory of this machine as it is; leave 'over', 'aged' and 'on' out"
                     .into(),
             ));
         }
@@ -225,7 +248,7 @@ impl Contender {
             None => rest.split_whitespace().collect::<Vec<_>>().join(" "),
         };
         let environment = on.unwrap_or_default();
-        let contender = Contender { label: name::of(&label), layers, above, environment };
+        let contender = Contender { label: name::of(&label), layers, above, aged, environment };
         file_system.check_options(&contender).map_err(fail)?;
         Ok(contender)
     }
@@ -260,6 +283,17 @@ impl Contender {
         self.base().argument.as_deref().filter(|_| self.file_system() == DIRECTORY).map(Path::new)
     }
 
+    /// The same contender, on a file system that was just made.
+    pub fn fresh(&self) -> Contender {
+        Contender { aged: None, ..self.clone() }
+    }
+
+    /// Whether the two differ in nothing but their name and their age.
+    pub fn is_of_one_stack(&self, other: &Contender) -> bool {
+        let without = |one: &Contender| Contender { label: String::new(), ..one.fresh() };
+        without(self) == without(other)
+    }
+
     /// Whether it is the bare device.
     pub fn is_raw(&self) -> bool {
         self.file_system() == "raw"
@@ -274,6 +308,9 @@ impl Contender {
     pub fn notation(&self) -> String {
         let layers: Vec<String> = self.layers.iter().map(Layer::to_string).collect();
         let mut rest = layers.join(" over ");
+        if let Some(aged) = &self.aged {
+            rest.push_str(&format!(" {AGED} {}", quoted(aged)));
+        }
         if let Some(on) = self.environment.on() {
             rest.push_str(" on ");
             rest.push_str(&shlex::try_quote(&on).unwrap_or_else(|_| on.as_str().into()));
@@ -282,15 +319,20 @@ impl Contender {
     }
 }
 
+/// What comes before the profile.
+const AGED: &str = "aged";
+
 /// A word, in quotes where it would be another one without: shlex quotes more than that.
 fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "_-+=:,./%@^".contains(c);
-    let quoted =
-        if word.is_empty() || !word.chars().all(is_plain) || ["@", "on", "over"].contains(&word) {
-            shlex::try_quote(word).ok()
-        } else {
-            None
-        };
+    let quoted = if word.is_empty()
+        || !word.chars().all(is_plain)
+        || ["@", AGED, "on", "over"].contains(&word)
+    {
+        shlex::try_quote(word).ok()
+    } else {
+        None
+    };
     quoted.map_or_else(|| word.to_string(), |quoted| quoted.into_owned())
 }
 
@@ -369,6 +411,30 @@ mod tests {
     }
 
     #[test]
+    fn the_age_comes_behind_the_layers_and_before_the_environment() {
+        let contender = parse("old: ext4 -m 0 @ noatime over delay:1ms aged git:200 on debian");
+        assert_eq!(contender.aged.as_deref(), Some("git:200"));
+        assert_eq!(contender.below_texts(), ["delay:1ms"]);
+        assert_eq!(contender.environment.guest(), Some("debian"));
+        assert_eq!(parse(&contender.notation()), contender);
+        let json = serde_json::to_string(&contender).unwrap();
+        assert_eq!(serde_json::from_str::<Contender>(&json).unwrap(), contender, "{json}");
+        let fresh = parse("new: ext4 -m 0 @ noatime over delay:1ms on debian");
+        assert!(fresh.is_of_one_stack(&contender));
+        assert!(!fresh.is_of_one_stack(&parse("ext4 over delay:1ms on debian")));
+        assert!(!serde_json::to_string(&fresh).unwrap().contains("aged"));
+        assert_eq!(contender.fresh().aged, None);
+        for text in
+            ["ext4 aged", "ext4 aged git:2 over delay:1ms", "ext4 aged a b", "ext4 aged a @ b"]
+        {
+            let said = Contender::parse(text, KNOWN).unwrap_err().to_string();
+            assert!(said.contains("'aged' is followed by one profile"), "{said}");
+        }
+        assert!(Contender::parse("dir:/x aged git:2", KNOWN).is_err());
+        assert!(Contender::parse("aged git:2", KNOWN).is_err());
+    }
+
+    #[test]
     fn another_machine_is_named_and_is_no_option() {
         for host in ["box", "root@box.example", "//root@[fe80::1%eth0]:2222", "10.0.0.1"] {
             let contender = parse(&format!("a: xfs on ssh:{host}"));
@@ -399,6 +465,8 @@ mod tests {
             "b: xfs @ x on '/a b'",
             "c: ext4 -F @ noatime over delay:read=1ms over ignore-flush on debian",
             "ext4 -O ^has_journal over delay:flush=1ms",
+            "old: xfs aged '/images/old disk.raw' on ssh:box",
+            "ext4 aged churn:fill=85%,times=6",
         ] {
             let contender = parse(text);
             assert_eq!(parse(&contender.notation()), contender, "{text}");

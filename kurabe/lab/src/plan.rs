@@ -153,6 +153,10 @@ impl Plan {
             contender,
             directory_identity: None,
             device,
+            aged: None,
+            measure_layout: block.block == 0
+                && !block.warmup
+                && study.contenders.iter().any(|one| one.aged.is_some()),
             side_by_side,
             workload: study.workloads[trial.workload].clone(),
             power_cuts: None,

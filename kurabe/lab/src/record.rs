@@ -10,6 +10,7 @@ use serde_with_macros::skip_serializing_none;
 use crate::contender::Contender;
 pub use vocabulary::check::{CONTENTS, Check, CheckVerdict, DURABILITY};
 pub use vocabulary::cost::{CommandUsage, DeviceDelta, Phase, PhaseRecord};
+pub use vocabulary::layout::Layout;
 pub use vocabulary::report::TIME_METRIC;
 
 use crate::load::{Aside, LoadReport, Metric, Unit};
@@ -62,6 +63,10 @@ pub struct Record {
     pub daemon_cpu_ns: Option<u64>,
     /// The wait for an idle device.
     pub idle_wait: Option<IdleWait>,
+    /// How the files of an aged file system lay before the trial.
+    pub layout_before: Option<Layout>,
+    /// How the files that came in the trial lie after it, where that was measured.
+    pub layout_after: Option<Layout>,
     /// Free space right before the run.
     pub space_before: Option<Space>,
     /// Free space after the run's sync.

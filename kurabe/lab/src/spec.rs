@@ -10,6 +10,7 @@ use crate::contender::Contender;
 pub use crate::load::Load;
 use crate::name;
 pub use vocabulary::command::CommandLine;
+use vocabulary::layout::Layout;
 use vocabulary::path::UserPath;
 
 /// Version of the spec, plan and record schema; raised whenever a reader could misread.
@@ -38,6 +39,11 @@ pub struct TrialSpec {
     pub directory_identity: Option<(u64, u64)>,
     /// What it stands on; absent for a contender that needs no device.
     pub device: Option<Device>,
+    /// The file system that is put on the device in the place of a new one.
+    pub aged: Option<Aged>,
+    /// Whether it is measured how the files lie on the device.
+    #[serde(default)]
+    pub measure_layout: bool,
     /// Whether the trial takes turns with the others of its block; absent for one that has the
     /// machine to itself.
     pub side_by_side: Option<SideBySide>,
@@ -62,6 +68,18 @@ pub struct TrialSpec {
     pub scratch: PathBuf,
     /// Where the command's standard output and error go.
     pub output: Output,
+}
+
+/// A file system that was aged before.
+#[skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Aged {
+    /// The image, by what a trial finds it and knows it again; absent where it is on the device already.
+    pub image: Option<serde_json::Value>,
+    /// Size of the file system's device in bytes.
+    pub size_bytes: u64,
+    /// How the files lay when it had been aged.
+    pub layout: Option<Layout>,
 }
 
 /// How a trial cuts the power, and asks what is left.

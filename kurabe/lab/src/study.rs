@@ -21,7 +21,7 @@ use crate::device::{DEFAULT_DEVICE, DeviceName};
 use crate::environment::Environment;
 use crate::name;
 use crate::quantity::parse_duration;
-use crate::spec::{Cache, Output, Workload};
+use crate::spec::{Cache, CommandLine, Output, Workload};
 
 pub mod profile;
 pub mod reduced;
@@ -76,6 +76,8 @@ pub struct StudyText {
     pub discard: bool,
     /// How many power cuts are tried of each contender and workload, beside the timed trials.
     pub durability: Option<u32>,
+    /// The user's own command that ages the contenders `aged own`, a line for `sh`.
+    pub age: Option<String>,
     /// Name of the user as whom the loads run.
     pub user: Option<String>,
     /// Seed of the order.
@@ -162,6 +164,8 @@ pub struct Study {
     /// The directory in which the study was asked for: checks after a power cut run there. Absent in
     /// older plans.
     pub directory: Option<UserPath>,
+    /// The command that ages the contenders `aged own`.
+    pub age: Option<CommandLine>,
     /// Name of the user as whom the loads run; the one who runs kurabe when absent.
     pub user: Option<String>,
     /// Seed, when the person chose one.
@@ -353,6 +357,7 @@ impl StudyText {
             discard: self.discard,
             durability: self.durability,
             directory: None,
+            age: self.age.clone().map(|line| CommandLine::Shell { shell: vec!["sh".into()], line }),
             user: self.user.clone(),
             seed: self.seed,
             blocks_min,

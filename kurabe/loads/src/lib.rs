@@ -4,6 +4,7 @@
 //! nothing of contenders, of how the file system under it was made, of statistics or of the
 //! laboratory that runs it.
 
+pub mod age;
 mod aside;
 pub mod bonnie;
 pub mod counters;

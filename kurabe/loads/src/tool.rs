@@ -46,11 +46,14 @@ pub enum Tool {
     Tar,
     /// The `rm` of the core utilities.
     Rm,
+    /// git.
+    Git,
 }
 
 impl Tool {
     /// All of them.
-    pub const ALL: [Tool; 5] = [Self::Dbench, Self::Fio, Self::Bonnie, Self::Tar, Self::Rm];
+    pub const ALL: [Tool; 6] =
+        [Self::Dbench, Self::Fio, Self::Bonnie, Self::Tar, Self::Rm, Self::Git];
 
     /// The program, the Debian package that brings it, and what makes it say its version. Neither
     /// dbench nor bonnie++ does without a complaint and a usage text.
@@ -61,6 +64,7 @@ impl Tool {
             Self::Bonnie => ("bonnie++", "bonnie++", "--help"),
             Self::Tar => ("tar", "tar", "--version"),
             Self::Rm => ("rm", "coreutils", "--version"),
+            Self::Git => ("git", "git", "--version"),
         }
     }
 
@@ -347,6 +351,18 @@ pub fn ask(tool: Tool, arguments: &[&str], job: Stdio) -> Result<Finished, ToolE
 /// [`ToolError::Excessive`] when it prints more than 256 MiB on one stream; [`ToolError::Stopped`].
 pub fn run(command: &mut Command, stop: &AtomicBool) -> Result<Finished, ToolError> {
     start(command, None, Stdio::null(), None, stop)
+}
+
+/// The same with a standard input.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_with_input(
+    command: &mut Command,
+    input: Stdio,
+    stop: &AtomicBool,
+) -> Result<Finished, ToolError> {
+    start(command, None, input, None, stop)
 }
 
 fn start(

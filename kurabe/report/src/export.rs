@@ -292,6 +292,8 @@ mod tests {
             contender,
             directory_identity: None,
             device: None,
+            aged: None,
+            measure_layout: false,
             side_by_side: None,
             workload,
             power_cuts: None,

@@ -14,13 +14,14 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use lab::event::{Event, Turn};
 use lab::record::{IdleWait, Outcome, Phase, PhaseRecord, Record, Space};
-use lab::spec::{Cache, CommandLine, Output, TrialSpec};
+use lab::spec::{Aged, Cache, CommandLine, Output, TrialSpec};
 use loads::counters::{DeviceCounters, DeviceReading, machine_cpu_ns};
-use loads::{KINDS, programs};
+use loads::{KINDS, age, programs};
 use serde_json::Value;
 use vocabulary::check::Check;
 use vocabulary::load::{LoadTask, Stage as LoadStage, Target};
 
+use crate::aged;
 use crate::command::{self, Bounds, End, Ran};
 use crate::control_group::ControlGroup;
 use crate::crash::ACK_VARIABLE;
@@ -36,6 +37,9 @@ use crate::user::User;
 use crate::warm::{self, search_path};
 use crate::watch::Watch;
 use crate::workload::Talk;
+
+/// Where a command finds the path of the files that have aged.
+const AGED_VARIABLE: &str = "KURABE_AGED";
 
 /// Bound on giving back everything after the trial itself has ended.
 const TEARDOWN_MAX: Duration = Duration::from_secs(60);
@@ -71,6 +75,7 @@ pub fn carry_out(
         counters: None,
         node: None,
         device_bytes: None,
+        root: None,
         access: Access::Mounted,
         machine_cpu_before_ns: None,
         processes_before: None,
@@ -108,6 +113,8 @@ struct Trial<'a> {
     node: Option<Node>,
     /// Size of the device in bytes.
     device_bytes: Option<u64>,
+    /// Where it is mounted, once it is.
+    root: Option<PathBuf>,
     /// How the load gets at it.
     access: Access,
     machine_cpu_before_ns: Option<u64>,
@@ -130,6 +137,9 @@ impl Trial<'_> {
         let spec = self.spec;
         let file_system = filesystem::of(&spec.contender).map_err(Failure::of)?;
         upper::check(&spec.contender).map_err(Failure::of)?;
+        if spec.contender.aged.is_some() && spec.aged.is_none() {
+            return Err(Failure::of("nothing says where the aged file system is"));
+        }
         let counts = file_system.counts_write_bytes && upper::count_write_bytes(&spec.contender);
         self.record.counts_write_bytes = Some(counts);
         self.user = match &spec.user {
@@ -229,7 +239,10 @@ impl Trial<'_> {
             attached.begin_making();
         }
         if made_here {
-            self.timed(Phase::Mkfs, || instance.make(tools))?;
+            match &spec.aged {
+                None => self.timed(Phase::Mkfs, || instance.make(tools))?,
+                Some(aged) => self.restore(aged, instance, tools)?,
+            }
             self.say_made(attached, None)?;
             match instance.geometry(tools) {
                 Ok(geometry) => self.record.geometry = Some(geometry),
@@ -247,6 +260,7 @@ impl Trial<'_> {
         }
         self.processes_before = Processes::now();
         let directory = instance.directory();
+        self.root = Some(directory.clone());
         if let Some(user) = &self.user {
             instance.let_pass(user).map_err(Failure::of)?;
             // Where it takes turns each slice has a directory of the user's, which it cannot exchange for
@@ -273,13 +287,52 @@ impl Trial<'_> {
                 self.users_command(Phase::Cleanup, cleanup, &directory)?;
             }
         }
+        if spec.measure_layout && has_files {
+            self.measure_layout(&directory, tools);
+        }
         if made_here {
             if has_files {
                 self.timed(Phase::Unmount, || instance.unmount(tools))?;
             }
+            if let Some(layout) = &mut self.record.layout_after {
+                layout.free = instance.free_extents(tools);
+            }
             self.timed(Phase::Check, || instance.check(tools))?;
         }
         Ok(())
+    }
+
+    /// Puts the aged file system on the device.
+    fn restore(
+        &mut self,
+        aged: &Aged,
+        instance: &mut dyn Instance,
+        tools: &mut Toolbox,
+    ) -> Result<(), Failure> {
+        self.record.layout_before.clone_from(&aged.layout);
+        if let (Some(layout), false) = (&mut self.record.layout_before, self.spec.measure_layout) {
+            // One record has the map; it is the same in all.
+            layout.map.clear();
+        }
+        if aged.image.is_none() {
+            return Ok(());
+        }
+        let node = self.node.clone().expect("what is made has a device");
+        let device_bytes = self.device_bytes.unwrap_or(0);
+        self.timed_with(Phase::Restore, |trial| {
+            aged::restore(aged, &node, device_bytes, trial.host, trial.stop)?;
+            instance.renew(tools)
+        })
+    }
+
+    /// How the files lie that have come in the trial, next to those that had aged.
+    fn measure_layout(&mut self, directory: &Path, tools: &mut Toolbox) {
+        let old = directory.join(age::DIRECTORY);
+        let except = self.spec.aged.as_ref().map(|_| old.as_path());
+        match age::layout::measure(directory, except, self.device_bytes.unwrap_or(0)) {
+            Ok(layout) => self.record.layout_after = Some(layout),
+            Err(error) => tools.note(format!("how the files lie cannot be seen: {error}")),
+        }
     }
 
     /// Tells the runner what the trial makes on a real device: if the trial dies, nothing else there is
@@ -553,6 +606,12 @@ impl Trial<'_> {
             // What is acknowledged counts where the power is cut.
             (ACK_VARIABLE, "/dev/null"),
         ];
+        let aged;
+        if spec.aged.is_some() {
+            let root = self.root.as_deref().unwrap_or(directory);
+            aged = root.join(age::DIRECTORY).display().to_string();
+            environment.push((AGED_VARIABLE, &aged));
+        }
         if talk.is_some() {
             // fio looks there for a file by whose name anybody could disturb it.
             place = self.load_place()?.display().to_string();

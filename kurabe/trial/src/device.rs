@@ -340,7 +340,13 @@ pub fn obstacle(path: &Path) -> Option<String> {
 
 /// An image that takes no space but what is written to it, to try something on.
 pub fn sparse(own: &Directory, size_bytes: u64) -> io::Result<Box<dyn Prepared>> {
-    held::Held::sparse(&image::LOOP, own.nameless_file().map_err(io::Error::other)?, size_bytes)
+    let file = own.nameless_file().map_err(io::Error::other)?;
+    held::Held::sparse(&image::LOOP, file, size_bytes, false)
+}
+
+/// The same in a file of the caller's, which holds what is written to it and nothing else.
+pub fn kept(file: File, size_bytes: u64) -> io::Result<Box<dyn Prepared>> {
+    held::Held::sparse(&image::LOOP, file, size_bytes, true)
 }
 
 /// Refuses what is no layer, with the next step.

@@ -40,6 +40,7 @@ use crate::stop::Stop;
 use crate::tool::{Failure, Toolbox, find, not_found};
 use crate::user::User;
 use kernel::Kernel;
+use vocabulary::layout::FreeExtents;
 
 /// A tool that a file system needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -153,6 +154,10 @@ pub struct FileSystem {
 }
 
 /// How an instance of it is begun.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one of each in the program, and none is moved"
+)]
 enum Kind {
     /// The kernel mounts it.
     Kernel(Kernel),
@@ -192,6 +197,26 @@ impl FileSystem {
         let has_copies = kernel.mount_options_of_copy.is_some();
         let of = FileSystem::new(name, summary, Kind::Kernel(kernel));
         FileSystem { kernel_name, takes_turns: true, has_copies, ..of }
+    }
+
+    /// Why it cannot be aged; absent where it can.
+    pub fn why_not_aged(&self) -> Option<String> {
+        (!self.can_be_aged()).then(|| {
+            let can = all().iter().filter(|one| one.can_be_aged());
+            let names: Vec<&str> = can.map(|one| one.name).collect();
+            format!("{} cannot be aged; these can: {}", self.name, names.join(", "))
+        })
+    }
+
+    fn can_be_aged(&self) -> bool {
+        match &self.kind {
+            Kind::Kernel(kernel) => {
+                !self.is_volatile
+                    && !kernel.mkfs_from_directory
+                    && (self.has_copies || !kernel.renew.is_empty())
+            }
+            Kind::Own(_) => false,
+        }
     }
 
     /// Why the power cannot be cut under it; absent where it can.
@@ -312,6 +337,17 @@ pub trait Instance: Send {
     /// Makes it, and makes it durable.
     fn make(&mut self, _: &mut Toolbox) -> Result<(), Failure> {
         Ok(())
+    }
+
+    /// Gives it an identity of its own after another one was copied, where two of the same cannot be mounted at the
+    /// same time.
+    fn renew(&mut self, _: &mut Toolbox) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    /// Its free extents by size, as its own tools say; it is not mounted. Empty where none says it.
+    fn free_extents(&mut self, _: &mut Toolbox) -> Vec<FreeExtents> {
+        Vec::new()
     }
 
     /// What it reports of itself, once it was made; not timed.

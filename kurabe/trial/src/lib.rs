@@ -3,6 +3,7 @@
 //! A trial is a process: it is told everything by a spec and says everything in a record. This
 //! crate knows nothing of plans, statistics or reports.
 
+pub mod aged;
 pub mod carry;
 pub mod command;
 pub mod control_group;

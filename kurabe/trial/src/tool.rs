@@ -90,6 +90,9 @@ impl Failure {
 /// Bytes of each stream that are kept. `dumpe2fs -h` and `zfs get all` need a few thousand.
 const KEPT_BYTES_MAX: usize = 256 << 10;
 
+/// The same of a tool that lists what is on a device.
+const LONG_BYTES_MAX: usize = 128 << 20;
+
 /// How long a stop can go unnoticed.
 const STOP_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -253,8 +256,24 @@ impl Toolbox {
         }
     }
 
+    /// What a tool prints that only looks, also where that is long.
+    pub fn read_long(&self, words: &[&str]) -> Result<String, Failure> {
+        match self.run_keeping(words, LONG_BYTES_MAX)? {
+            ToolOutput { code: 0, stdout, .. } => Ok(stdout),
+            output => Err(output.failure("a tool that looks failed")),
+        }
+    }
+
     /// Runs a tool that only looks, and so needs no place in the record.
     pub fn run_unlogged<W: AsRef<str>>(&self, words: &[W]) -> Result<ToolOutput, Failure> {
+        self.run_keeping(words, KEPT_BYTES_MAX)
+    }
+
+    fn run_keeping<W: AsRef<str>>(
+        &self,
+        words: &[W],
+        kept_bytes_max: usize,
+    ) -> Result<ToolOutput, Failure> {
         if let Some(failure) = self.interruption() {
             return Err(failure);
         }
@@ -265,9 +284,9 @@ impl Toolbox {
                 Failure::of(format!("'{}' cannot be started: {error}", words[0]))
             })?;
         let stdout = child.stdout.take().expect("it was piped");
-        let stdout = Reader::begin(stdout, KEPT_BYTES_MAX, None);
+        let stdout = Reader::begin(stdout, kept_bytes_max, None);
         let stderr = child.stderr.take().expect("it was piped");
-        let stderr = Reader::begin(stderr, KEPT_BYTES_MAX, None);
+        let stderr = Reader::begin(stderr, kept_bytes_max, None);
         let command = self.command_text(&words);
         let broken = |error: io::Error| Failure::of(format!("waiting for '{command}': {error}"));
         let (end, _) = command::wait(sys::wait::process_of(&child), self.deadline, &self.stop)

@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 pub enum Phase {
     /// Making the file system.
     Mkfs,
+    /// Putting an aged file system on the device, in the place of making one.
+    Restore,
     /// Mounting it.
     Mount,
     /// The user's `--setup`.
@@ -38,6 +40,7 @@ impl Phase {
     /// Every phase, in order.
     pub const ALL: &[Phase] = &[
         Phase::Mkfs,
+        Phase::Restore,
         Phase::Mount,
         Phase::Setup,
         Phase::Layout,
@@ -53,9 +56,9 @@ impl Phase {
 
     /// The phase's name, as in JSON.
     pub fn name(self) -> &'static str {
-        const NAMES: [&str; 12] = [
-            "mkfs", "mount", "setup", "layout", "settle", "prepare", "run", "verify", "sync",
-            "cleanup", "unmount", "check",
+        const NAMES: [&str; 13] = [
+            "mkfs", "restore", "mount", "setup", "layout", "settle", "prepare", "run", "verify",
+            "sync", "cleanup", "unmount", "check",
         ];
         NAMES[self as usize]
     }

@@ -8,6 +8,7 @@ pub mod check;
 pub mod command;
 pub mod cost;
 pub mod kind;
+pub mod layout;
 pub mod load;
 pub mod name;
 pub mod path;

@@ -173,7 +173,7 @@ impl<'a> Dry<'a> {
         bytes: u64,
         bound: Duration,
     ) -> Result<Record, Failure> {
-        let contender = self.study.contenders[contender].clone();
+        let contender = self.study.contenders[contender].fresh();
         let image = device::sparse(&processes.own, bytes).map_err(Failure::broken)?;
         let mut device = image.device().clone();
         device.layers = contender.below_texts();
@@ -185,6 +185,7 @@ impl<'a> Dry<'a> {
             contender,
             device: Some(device),
             side_by_side: None,
+            measure_layout: false,
             workload: workload.clone(),
             power_cuts: None,
             cache: Cache::Warm,

@@ -17,7 +17,7 @@ use trust::program::is_executable;
 use vocabulary::capacity::Capacity;
 use vocabulary::kind::Ground;
 
-use super::left_out;
+use super::{aged, left_out};
 use crate::exit::Failure;
 use crate::request::programs::{missing_program, places_of, program_of, relative_program};
 use crate::terminal;
@@ -98,6 +98,7 @@ fn contender_problems(
     let mut problems = left_out::missing(contender);
     problems.extend(trial::upper::check(contender).err());
     problems.extend(trial::device::check_layers(&contender.below_texts()).err());
+    problems.extend(aged::problems(study, contender, request.size_bytes()));
     let least = file_system.size_bytes_min;
     if file_system.needs_device
         && let Some(size_bytes) = request.size_bytes()

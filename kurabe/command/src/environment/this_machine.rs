@@ -1,6 +1,8 @@
 //! This machine: trials are processes of it, on a device that it makes or claims.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Instant;
 
 use lab::device::DeviceName;
 use lab::event::Event;
@@ -8,7 +10,7 @@ use lab::record::Record;
 use lab::spec::{Device, TrialSpec};
 use lab::study::Study;
 use serde_json::{Map, Value, json};
-use trial::device::{DeviceError, Prepared};
+use trial::device::{DeviceError, Prepared, part_bytes};
 use trial::facts::Machine;
 use trial::filesystem;
 use trial::ledger::{self, Ledger};
@@ -16,6 +18,7 @@ use trial::stop::Stop;
 use trial::upper;
 use trust::Directory;
 
+use super::aged::Images;
 use super::dry_run::{Tried, try_out};
 use super::left_out;
 use super::preflight::{Pinned, device_request, needs_device, preflight};
@@ -31,6 +34,11 @@ pub struct ThisMachine {
     destroy: Option<String>,
     /// The directories of `dir:` contenders as they were examined.
     directories: Vec<Pinned>,
+    /// The workloads whose contenders take turns, as it was examined.
+    side_by_side: BTreeSet<String>,
+    /// What the study is, for contenders that have to be aged.
+    study: Option<Study>,
+    aged: Images,
     /// Once it is prepared.
     processes: Option<Processes>,
 }
@@ -69,6 +77,7 @@ impl ThisMachine {
             device: prepared.map(|prepared| prepared.device().clone()),
             size_bytes: prepared.map_or(0, |prepared| prepared.facts().size_bytes),
             facts: facts(study, prepared),
+            ageing_ns: 0,
         })
     }
 
@@ -88,6 +97,52 @@ impl ThisMachine {
             (Some(first), Some(bytes)) => try_out(study, &first, bytes, processes),
             _ => Ok(Tried::default()),
         }
+    }
+
+    /// Ages the file systems of the contenders that are to be aged, each for the parts of the device that it gets.
+    fn age(&mut self, preparation: &Preparation<'_>) -> Result<(), Failure> {
+        let study = preparation.study;
+        let request = device_request(study, self.destroy.as_deref())?;
+        self.study = Some(study.clone());
+        let Some(whole_bytes) = request.size_bytes() else { return Ok(()) };
+        let parts = study.contenders.len() as u32;
+        let mut sizes: Vec<u64> = study
+            .workloads
+            .iter()
+            .map(|workload| {
+                if self.side_by_side.contains(&workload.name) {
+                    part_bytes(whole_bytes, parts)
+                } else {
+                    whole_bytes
+                }
+            })
+            .collect();
+        sizes.sort_unstable();
+        sizes.dedup();
+        let processes = self.processes.as_mut().expect("it was begun");
+        for contender in &study.contenders {
+            for size_bytes in &sizes {
+                self.aged.ensure(study, contender, *size_bytes, processes, preparation.say)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The spec of a trial with the aged file system of its contender; made now where it was not foreseen that
+    /// the contender gets so much of the device.
+    fn with_age(&mut self, spec: &TrialSpec) -> Result<TrialSpec, Failure> {
+        let mut spec = spec.clone();
+        if spec.contender.aged.is_none() {
+            return Ok(spec);
+        }
+        let study = self.study.as_ref().expect("it was prepared");
+        let processes = self.processes.as_mut().expect("it was prepared");
+        let whole_bytes = processes.device.as_ref().map_or(0, |device| device.facts().size_bytes);
+        let parts = spec.side_by_side.map_or(1, |together| together.contenders);
+        let size_bytes = if parts > 1 { part_bytes(whole_bytes, parts) } else { whole_bytes };
+        self.aged.ensure(study, &spec.contender, size_bytes, processes, &|_| {})?;
+        spec.aged = self.aged.of(study, &spec.contender, size_bytes);
+        Ok(spec)
     }
 
     /// The device that was made.
@@ -110,6 +165,7 @@ impl Environment for ThisMachine {
         let passed_over = trust::program::passed_over().into_iter();
         notes.extend(passed_over.map(|note| format!("note: {note}")));
         notes.extend(side_by_side::parts(&study, &side_by_side, &request));
+        self.side_by_side.clone_from(&side_by_side);
         Ok(Examined { study, side_by_side, notes })
     }
 
@@ -120,7 +176,15 @@ impl Environment for ThisMachine {
         {
             tried(self.try_out(&preparation)?)?;
         }
-        self.make_device(preparation, &mut |_| {})
+        let begun = Instant::now();
+        self.age(&preparation)?;
+        let ageing_ns = begun.elapsed().as_nanos() as u64;
+        let mut ready = self.make_device(preparation, &mut |_| {})?;
+        if !self.aged.is_empty() {
+            ready.ageing_ns = ageing_ns;
+            ready.facts.insert("aged".into(), self.aged.facts());
+        }
+        Ok(ready)
     }
 
     fn end(&mut self) -> Ended {
@@ -140,8 +204,15 @@ impl Executor for ThisMachine {
         schedule: Option<&mut Schedule<'_>>,
         on_event: &mut dyn FnMut(&Event),
     ) -> Vec<Record> {
+        let aged: Result<Vec<TrialSpec>, Failure> =
+            specs.iter().map(|spec| self.with_age(spec)).collect();
+        // Without its file system a trial says so itself.
+        let aged = aged.unwrap_or_else(|failure| {
+            on_event(&Event::Status { text: failure.message });
+            specs.to_vec()
+        });
         let processes = self.processes.as_mut().expect("it is prepared before it runs trials");
-        processes.run(specs, schedule, on_event)
+        processes.run(&aged, schedule, on_event)
     }
 }
 

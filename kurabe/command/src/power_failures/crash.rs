@@ -408,6 +408,8 @@ pub fn spec(
         contender,
         directory_identity: None,
         device: None,
+        aged: None,
+        measure_layout: false,
         side_by_side: None,
         workload,
         power_cuts: Some(cuts),
@@ -434,6 +436,11 @@ pub fn contenders(texts: &[String]) -> Result<Vec<Contender>, Failure> {
         if contender.environment != Environment::ThisMachine {
             return Err(refused(
                 "a load of 'kurabe crash' runs on this machine; leave 'on' out".into(),
+            ));
+        }
+        if contender.aged.is_some() {
+            return Err(refused(
+                "power failures are simulated on new file systems; leave 'aged' out".into(),
             ));
         }
         if known.access != Access::Mounted {

@@ -58,6 +58,8 @@ pub enum Action {
     Promises(PromisesArgs),
     /// Acknowledge, from within a workload of 'kurabe crash', that something is durable.
     Ack(AckArgs),
+    /// Age the file system of the current directory, or list the profiles.
+    Age(AgeArgs),
     /// Show what this machine can do, and what to install for the rest.
     Doctor,
     /// List the file systems that kurabe knows.
@@ -70,6 +72,9 @@ pub enum Action {
         /// Also remove the images of guests.
         #[arg(long)]
         guests: bool,
+        /// Also remove the images of aged file systems.
+        #[arg(long)]
+        aged: bool,
     },
     /// Build, list, remove and enter guests: virtual machines with other kernels (docs/where.md).
     #[command(subcommand)]
@@ -137,6 +142,25 @@ fn with_help() -> String {
         "Also build these modules for its kernel now, instead of when they are first needed: {}",
         names.join(", ")
     )
+}
+
+/// `kurabe age`.
+#[derive(Debug, Args)]
+pub struct AgeArgs {
+    /// What the file system goes through, such as git:200. [default: list the profiles]
+    pub profile: Option<String>,
+    /// Size of the device, from which the number of operations follows. [default: of the file system]
+    #[arg(long, value_name = "SIZE")]
+    pub size: Option<String>,
+    /// Seed of the operations.
+    #[arg(long, value_name = "N", default_value_t = loads::age::SEED)]
+    pub seed: u64,
+    /// Where the history of a profile with 'copied' takes place. [default: the directory for temporary files]
+    #[arg(long, value_name = "DIR")]
+    pub elsewhere: Option<PathBuf>,
+    /// Print what it comes to, and touch nothing.
+    #[arg(long)]
+    pub print_plan: bool,
 }
 
 /// What to do with guests.
@@ -263,7 +287,8 @@ pub struct AckArgs {
 }
 
 const COMPARE_EXAMPLES: &str = "\
-Contenders are written [LABEL: ][LAYER over] FS [MKFS OPTIONS] [@ MOUNT OPTIONS] [over LAYER] [on ENVIRONMENT];
+Contenders are written [LABEL: ][LAYER over] FS [MKFS OPTIONS] [@ MOUNT OPTIONS] [over LAYER] [aged PROFILE]
+[on ENVIRONMENT];
 `kurabe file-systems` lists FS, `kurabe layers` lists LAYER.
 
 Examples:
@@ -276,7 +301,8 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = COMPARE_EXAMPLES)]
 pub struct CompareArgs {
-    /// Contenders: [LABEL: ][LAYER over] FS [MKFS OPTIONS] [@ MOUNT OPTIONS] [over LAYER] [on ENVIRONMENT], one argument each.
+    /// Contenders: [LABEL: ][LAYER over] FS [MKFS OPTIONS] [@ MOUNT OPTIONS] [over LAYER] [aged PROFILE]
+    /// [on ENVIRONMENT], one argument each.
     #[arg(required = true, value_name = "CONTENDER")]
     pub contenders: Vec<String>,
 
@@ -395,6 +421,10 @@ pub struct StudyArgs {
     #[arg(long, value_name = "STATES", num_args = 0..=1, require_equals = true,
         default_missing_value = "300", value_parser = some::<u32>)]
     pub durability: Option<u32>,
+    /// Command that ages the file systems of contenders 'aged own', in the root directory of each
+    /// (docs/reference/ageing.md).
+    #[arg(long, value_name = "COMMAND")]
+    pub age: Option<String>,
     /// Run the workload, and its setup and cleanup, as this user instead of root. The user owns the root
     /// directory of each file system; sudo and other setuid programs have no effect. Not for
     /// contenders that are the device itself, such as raw.

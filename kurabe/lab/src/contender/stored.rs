@@ -15,6 +15,7 @@ pub struct Contender {
     layers: Vec<AnyLayer>,
     #[serde(default)]
     above: usize,
+    aged: Option<String>,
     #[serde(default)]
     environment: Environment,
     file_system: Option<String>,
@@ -49,8 +50,16 @@ impl TryFrom<Contender> for super::Contender {
     type Error = &'static str;
 
     fn try_from(stored: Contender) -> Result<super::Contender, &'static str> {
-        let Contender { label, above, mut environment, place, mkfs_options, mount_options, .. } =
-            stored;
+        let Contender {
+            label,
+            above,
+            aged,
+            mut environment,
+            place,
+            mkfs_options,
+            mount_options,
+            ..
+        } = stored;
         let layers = stored.layers.into_iter().map(|layer| match layer {
             AnyLayer::Text(text) => Layer::named(&text),
             AnyLayer::Layer(layer) => layer,
@@ -71,10 +80,11 @@ impl TryFrom<Contender> for super::Contender {
         if base.name == DIRECTORY
             && (base.argument.is_none()
                 || environment != Environment::ThisMachine
+                || aged.is_some()
                 || layers.len() > 1)
         {
             return Err("a directory is no path of this machine alone");
         }
-        Ok(super::Contender { label, layers, above, environment })
+        Ok(super::Contender { label, layers, above, aged, environment })
     }
 }

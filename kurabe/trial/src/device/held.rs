@@ -23,6 +23,9 @@ struct Found {
     #[serde(flatten)]
     backing: Backing,
     size_bytes: u64,
+    /// Whether what was never written stays so: an image that is to hold what is written to it, and nothing else.
+    #[serde(default)]
+    keeps_holes: bool,
 }
 
 /// A filled file without a name. Dropping it gives everything back, and so does the kernel when the
@@ -39,10 +42,12 @@ impl Held {
         kind: &Kind,
         file: File,
         size_bytes: u64,
+        keeps_holes: bool,
     ) -> io::Result<Box<dyn Prepared>> {
         file.set_len(size_bytes)?;
         let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
-        let found = Found { path: path.into(), backing: Backing::of(&file)?, size_bytes };
+        let backing = Backing::of(&file)?;
+        let found = Found { path: path.into(), backing, size_bytes, keeps_holes };
         let device = Device {
             kind: kind.name.into(),
             layers: Vec::new(),
@@ -69,7 +74,8 @@ impl Held {
         making: &mut Making<'_>,
     ) -> io::Result<Box<dyn Prepared>> {
         let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
-        let found = Found { path: path.into(), backing: Backing::of(&file)?, size_bytes };
+        let (path, keeps_holes) = (path.into(), false);
+        let found = Found { path, backing: Backing::of(&file)?, size_bytes, keeps_holes };
         let device = making.device(kind, &found);
         (making.made)(&device);
         let started = Instant::now();
@@ -101,6 +107,7 @@ struct Filled {
     text: String,
     size_bytes: u64,
     on_disk: bool,
+    keeps_holes: bool,
 }
 
 /// Opens what the runner holds, and nothing else that its place may lead to by now. `on_disk`: past
@@ -132,7 +139,8 @@ pub fn ground(
             "the image {text} has {length_bytes} bytes where {size_bytes} were prepared; start the study again"
         )));
     }
-    Ok(Box::new(Filled { file, text, size_bytes, on_disk }))
+    let keeps_holes = found.keeps_holes;
+    Ok(Box::new(Filled { file, text, size_bytes, on_disk, keeps_holes }))
 }
 
 impl Ground for Filled {
@@ -158,6 +166,9 @@ impl Ground for Filled {
         discard: bool,
         site: &Site<'_>,
     ) -> Result<Option<String>, DeviceError> {
+        if self.keeps_holes {
+            return Ok(None);
+        }
         let system = |what: &str| DeviceError::system(format!("{what} {}", self.text));
         let mut note = None;
         if !discard {

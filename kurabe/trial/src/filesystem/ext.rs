@@ -46,6 +46,7 @@ const fn ext(
         check: &["e2fsck", "-fn"],
         repair: &["e2fsck", "-f", "-y"],
         owner,
+        free,
         // e2fsck(8), EXIT CODE.
         check_meaning: |code| match code {
             1..=3 => "the check found errors",
@@ -67,6 +68,23 @@ const fn ext(
         size_bytes_min: 16 << 20,
         ..FileSystem::of_kernel(name, summary, kernel)
     }
+}
+
+/// e2freefrag(8): `4K... 8K- : 12 14 0.01%`, with the number of extents and their blocks.
+fn free(node: &str, ask: &mut Asked<'_>) -> Option<Vec<(u64, u64)>> {
+    let said = ask(&["e2freefrag", node])?;
+    let block_bytes: u64 = said
+        .lines()
+        .find_map(|line| line.strip_prefix("Blocksize: ")?.split(' ').next()?.parse().ok())?;
+    let of_line = |line: &str| {
+        let (range, numbers) = line.split_once(':')?;
+        range.contains("...").then_some(())?;
+        let mut numbers = numbers.split_whitespace();
+        let extents: u64 = numbers.next()?.parse().ok()?;
+        let blocks: u64 = numbers.next()?.parse().ok()?;
+        (extents > 0).then(|| (blocks / extents * block_bytes, extents))
+    };
+    Some(said.lines().filter_map(of_line).collect())
 }
 
 fn complete(options: &mut Vec<String>, stage: &Stage) {
@@ -154,6 +172,15 @@ mod tests {
 
     fn command(text: &str, discard: bool) -> String {
         made(&stage(text, discard))
+    }
+
+    #[test]
+    fn free_extents_are_read_from_what_the_tool_prints() {
+        let said = "Device: x\nBlocksize: 4096 bytes\n\nHISTOGRAM OF FREE EXTENT SIZES:\n\
+            Extent Size Range :  Free extents   Free Blocks  Percent\n    4K...    8K-  :            12            12    0.00%\n   64M...  128M-  :             4        124719  100.00%\n";
+        let found = free("x", &mut |_| Some(said.into())).unwrap();
+        assert_eq!(found, [(4096, 12), (31_179 * 4096, 4)]);
+        assert_eq!(free("x", &mut |_| None), None);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use measure::durable::drop_kernel_caches;
 use rustix::mount::{MountFlags, UnmountFlags};
+use vocabulary::layout::{FreeExtents, Layout};
 
 use super::{Instance, Owner, Stage};
 use crate::device::Node;
@@ -36,6 +37,10 @@ pub struct Kernel {
     /// Mount options by which two disks with the same bytes, so the same UUID, can be mounted side by
     /// side; absent where they cannot.
     pub mount_options_of_copy: Option<&'static [&'static str]>,
+    /// The command line, before the node, that gives a copy an identity of its own; empty where none is needed.
+    pub renew: &'static [&'static str],
+    /// The free extents of an unmounted device by size, each size with how often it is there.
+    pub free: Free,
     /// The command line that prints the geometry of an unmounted file system.
     pub geometry: &'static [&'static str],
     /// The command line of the read-only check, before the node.
@@ -49,6 +54,9 @@ pub struct Kernel {
     /// Threads of the kernel that finish the making in the background.
     pub background_threads: &'static [&'static str],
 }
+
+/// Sizes of free extents on a device, each with how often it is there.
+pub type Free = fn(&str, &mut Asked<'_>) -> Option<Vec<(u64, u64)>>;
 
 /// Runs a tool and gives what it prints.
 pub type Asked<'a> = dyn FnMut(&[&str]) -> Option<String> + 'a;
@@ -65,6 +73,8 @@ impl Kernel {
         mount_options: &[],
         mount_options_without_discard: &[],
         mount_options_of_copy: None,
+        renew: &[],
+        free: |_, _| None,
         geometry: &[],
         check: &[],
         repair: &[],
@@ -198,6 +208,20 @@ impl Instance for KernelInstance {
             let shown = node.shown();
             Failure::of(format!("making the new file system on {shown} durable: {error}"))
         })
+    }
+
+    fn renew(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+        if self.kernel.renew.is_empty() {
+            return Ok(());
+        }
+        let words = self.on_node(self.kernel.renew);
+        tools.expect(&words, "giving the aged file system an identity of its own failed").map(drop)
+    }
+
+    fn free_extents(&mut self, tools: &mut Toolbox) -> Vec<FreeExtents> {
+        let mut ask = |line: &[&str]| tools.read_long(line).ok();
+        let found = (self.kernel.free)(&self.stage.node_text(), &mut ask);
+        Layout::free_of(found.unwrap_or_default().into_iter())
     }
 
     fn geometry(&mut self, tools: &mut Toolbox) -> Result<String, Failure> {

@@ -22,7 +22,10 @@ pub static XFS: FileSystem = FileSystem {
             geometry: &["xfs_info"],
             check: &["xfs_repair", "-n"],
             repair: &["xfs_repair"],
+            // The log is written anew, and every superblock.
+            renew: &["xfs_admin", "-U", "generate"],
             owner,
+            free,
             // xfs_repair(8), EXIT STATUS.
             check_meaning: |code| match code {
                 1 => "the check found damage",
@@ -36,6 +39,20 @@ pub static XFS: FileSystem = FileSystem {
 
 const fn tool(name: &'static str) -> Tool {
     Tool::new(name, "xfsprogs", "-V")
+}
+
+/// xfs_db(8), freesp: a line for each range of sizes, `from to extents blocks percent`.
+fn free(node: &str, ask: &mut Asked<'_>) -> Option<Vec<(u64, u64)>> {
+    let said = ask(&["xfs_db", "-r", "-c", "sb 0", "-c", "p blocksize", "-c", "freesp", node])?;
+    let block_bytes: u64 =
+        said.lines().find_map(|line| line.strip_prefix("blocksize = ")?.parse().ok())?;
+    let of_line = |line: &str| {
+        let numbers: Vec<&str> = line.split_whitespace().collect();
+        let [_, _, extents, blocks, _] = numbers[..] else { return None };
+        let (extents, blocks): (u64, u64) = (extents.parse().ok()?, blocks.parse().ok()?);
+        (extents > 0).then(|| (blocks / extents * block_bytes, extents))
+    };
+    Some(said.lines().filter_map(of_line).collect())
 }
 
 /// xfs_db(8), blockuse: `block 12 (0/12) type data inode 134 d/file3`.
@@ -55,4 +72,16 @@ fn owner(node: &str, byte: u64, ask: &mut Asked<'_>) -> Option<Owner> {
         free if free.starts_with("free") => "space that is free by the end of the load".into(),
         other => format!("an allocation structure (xfs_db: {other})"),
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn free_extents_are_read_from_what_the_tool_prints() {
+        let said = "blocksize = 4096\n   from      to extents  blocks    pct\n      1       1      16      16   0.01\n  16384   32768       3   98260  85.70\n";
+        let found = free("x", &mut |_| Some(said.into())).unwrap();
+        assert_eq!(found, [(4096, 16), (32_753 * 4096, 3)]);
+    }
 }
