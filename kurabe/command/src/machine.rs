@@ -1,6 +1,7 @@
 //! What this machine can do, its guests, the bundled studies here, and giving back what a killed kurabe left.
 
 use guest::{Kernel, Lock, Machine, Store};
+use loads::{StoreKind, store};
 use trial::filesystem;
 use trial::ledger;
 use trial::memory_limit::available_bytes;
@@ -27,6 +28,8 @@ pub fn file_systems() -> Result<u8, Failure> {
 
 /// `kurabe layers`.
 pub fn layers() -> Result<u8, Failure> {
+    print("Stores, for programs of the object language, written first (lump over ext4):\n");
+    list(store::STORES.iter().map(|one| (one.name, one.summary, lacks(one))).collect());
     print("Over the directory of a file system, written in front of it (gocryptfs over ext4):\n");
     list(upper::all().iter().map(|one| (one.name, one.summary, upper::lacks(one))).collect());
     print("Below a file system, written behind it (ext4 over delay:200us):\n");
@@ -34,6 +37,11 @@ pub fn layers() -> Result<u8, Failure> {
         print(&format!("{notation}\n"));
     }
     Ok(exit::OK)
+}
+
+/// What this machine lacks for a store.
+fn lacks(store: &StoreKind) -> Vec<String> {
+    (store.missing)().into_iter().collect()
 }
 
 /// A row for each name: what it is, and what this machine lacks for it.

@@ -49,6 +49,35 @@ const PROGRAM: &str =
     "Seed: 3; Command { 40.times { New(64K); Get; }; 10.times { OverWrite(20K); Delete; }; }";
 
 #[test]
+fn stores_are_contenders() {
+    if !root() {
+        return;
+    }
+    let site = Site::new();
+    fs::write(site.work().join("p.obj"), PROGRAM).unwrap();
+    let stacks = ["cannyls over ext4", "lump over ext4", "cannyls over raw", "lump over raw"];
+    let flags = ["--objects", "p.obj", "--verify", "--rounds", "3"];
+    let ran = compare(&site, &stacks, &flags).expect(0);
+    assert!(ran.stdout.contains("Relative to cannyls, lump costs "), "{}", ran.stdout);
+    site.expect_nothing_left();
+    for record in site.records() {
+        let store = record["contender"]["store"].as_str().expect("it has a store of its own");
+        assert_eq!(load_of(&record)["details"]["store"], store, "{record}");
+        let label = record["contender"]["label"].as_str().unwrap();
+        assert!(label.starts_with(store), "{label}");
+    }
+
+    let refused = |contenders: &[&str], flags: &[&str], command: &[&str], words: &str| {
+        let site = Site::new();
+        fs::write(site.work().join("p.obj"), PROGRAM).unwrap();
+        let ran = site.finish(site.compare_command(contenders, flags, command)).expect(2);
+        assert!(ran.stderr.contains(words), "{}", ran.stderr);
+    };
+    refused(&["redb over raw", "ext4"], &["--objects", "p.obj"], &[], "as in 'redb over ext4'");
+    refused(&["lump over ext4", "ext4"], &[], &["true"], "'true' does not run on a store");
+}
+
+#[test]
 fn objects_are_verified_on_every_kind_of_contender() {
     if !root() {
         return;

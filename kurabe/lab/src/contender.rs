@@ -1,5 +1,5 @@
-//! The notation of a contender: `[LABEL: ][LAYER over]... FS [MKFS OPTIONS] [@ MOUNT OPTIONS] [over LAYER]... [aged PROFILE]
-//! [on ENVIRONMENT]`.
+//! The notation of a contender: `[LABEL: ][STORE over] [LAYER over]... FS [MKFS OPTIONS] [@ MOUNT OPTIONS] [over LAYER]...
+//! [aged PROFILE] [on ENVIRONMENT]`.
 //!
 //! This file knows the notation only; which file systems and layers exist, and which of their options
 //! make sense, is for who makes them. Options are split as a shell would split them and are handed to
@@ -18,11 +18,13 @@ use crate::name;
 mod outside;
 mod stored;
 
-/// What the notation has to know about a file system.
+/// What the notation has to know about a file system, or about a store.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Known {
     /// Its name.
     pub name: &'static str,
+    /// Whether it is a store: the topmost part of a stack, on which object programs run.
+    pub is_store: bool,
     /// The short options of its mkfs that have no value.
     pub flags: &'static str,
     /// The short options of its mkfs whose value is a path.
@@ -32,7 +34,7 @@ pub struct Known {
 impl Known {
     /// File systems of whose options nothing is known, so that whatever could be a path is refused.
     pub const fn named<const N: usize>(names: [&'static str; N]) -> [Known; N] {
-        let mut all = [Known { name: "", flags: "", paths: "" }; N];
+        let mut all = [Known { name: "", is_store: false, flags: "", paths: "" }; N];
         let mut at = 0;
         while at < N {
             all[at].name = names[at];
@@ -41,16 +43,21 @@ impl Known {
         all
     }
 
-    /// The names of several, for messages.
+    /// A store of this name.
+    pub const fn store(name: &'static str) -> Known {
+        Known { name, is_store: true, flags: "", paths: "" }
+    }
+
+    /// The names of the file systems among several, for messages.
     pub(crate) fn names(all: &[Known]) -> Vec<&'static str> {
-        all.iter().map(|one| one.name).collect()
+        all.iter().filter(|one| !one.is_store).map(|one| one.name).collect()
     }
 
     /// Refuses a contender of this file system with an option that can name something else than its
     /// device.
     pub fn check_options(&self, contender: &Contender) -> Result<(), String> {
         outside::check(contender.base(), self)?;
-        let of_layer = Known { name: "", flags: "", paths: "" };
+        let of_layer = Known::default();
         contender.above().iter().try_for_each(|layer| outside::check(layer, &of_layer))
     }
 }
@@ -61,6 +68,9 @@ impl Known {
 pub struct Contender {
     /// The name in tables and on the command line; unique in a study.
     pub label: String,
+    /// The store that object programs use on it, in place of the one that a workload names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub store: Option<String>,
     /// Its layers from the top down; never empty. The first one is what the workload works on, the last
     /// one lies on the device.
     pub layers: Vec<Layer>,
@@ -101,13 +111,8 @@ impl Default for Contender {
     /// One without a name, on whose only layer nothing is known.
     fn default() -> Contender {
         let layers = vec![Layer::default()];
-        Contender {
-            label: String::new(),
-            layers,
-            above: 0,
-            aged: None,
-            environment: Environment::default(),
-        }
+        let environment = Environment::default();
+        Contender { label: String::new(), store: None, layers, above: 0, aged: None, environment }
     }
 }
 
@@ -185,9 +190,9 @@ pub struct ContenderError {
 }
 
 impl Contender {
-    /// Reads a contender. `known` are the file systems that there are; the nearest of them is suggested
-    /// for an unknown one. The first layer of such a name is the file system. Which layers there are
-    /// above and below it is not looked at.
+    /// Reads a contender. `known` are the file systems and stores that there are; the nearest of the file
+    /// systems is suggested for an unknown one. The first layer of such a name is the file system. Which
+    /// layers there are above and below it is not looked at.
     pub fn parse(text: &str, known: &[Known]) -> Result<Contender, ContenderError> {
         let fail = |problem: String| ContenderError { text: text.to_string(), problem };
         let (label, rest) = split_label(text);
@@ -221,8 +226,10 @@ impl Contender {
             )));
         }
         let layers = words.split(|word| word == "over").map(Layer::parse);
-        let layers: Vec<Layer> = layers.collect::<Result<_, _>>().map_err(fail)?;
-        let find = |layer: &Layer| known.iter().find(|one| one.name == layer.name);
+        let mut layers: Vec<Layer> = layers.collect::<Result<_, _>>().map_err(fail)?;
+        let store = take_store(&mut layers, known).map_err(fail)?;
+        let find =
+            |layer: &Layer| known.iter().find(|one| !one.is_store && one.name == layer.name);
         let above = layers.iter().position(|layer| find(layer).is_some()).unwrap_or(0);
         let base = &layers[above];
         let is_directory = base.name == DIRECTORY;
@@ -248,9 +255,16 @@ impl Contender {
             None => rest.split_whitespace().collect::<Vec<_>>().join(" "),
         };
         let environment = on.unwrap_or_default();
-        let contender = Contender { label: name::of(&label), layers, above, aged, environment };
+        let contender =
+            Contender { label: name::of(&label), store, layers, above, aged, environment };
         file_system.check_options(&contender).map_err(fail)?;
         Ok(contender)
+    }
+
+    /// What its store lies on, in the notation of contenders: where two agree in this, their stores alone
+    /// differ.
+    pub fn below_store(&self) -> String {
+        Contender { store: None, ..self.clone() }.stack()
     }
 
     /// The layer that is its file system.
@@ -294,9 +308,9 @@ impl Contender {
         without(self) == without(other)
     }
 
-    /// Whether it is the bare device.
+    /// Whether it is the bare device, with nothing on it that one could choose.
     pub fn is_raw(&self) -> bool {
-        self.file_system() == "raw"
+        self.file_system() == "raw" && self.store.is_none()
     }
 
     /// Whether it is made on a device of the study.
@@ -306,17 +320,46 @@ impl Contender {
 
     /// The notation that parses to this contender, with its label.
     pub fn notation(&self) -> String {
-        let layers: Vec<String> = self.layers.iter().map(Layer::to_string).collect();
-        let mut rest = layers.join(" over ");
+        let stack = self.stack();
+        if self.label == stack { stack } else { format!("{}: {stack}", self.label) }
+    }
+
+    /// The notation without the label.
+    fn stack(&self) -> String {
+        let layers = self.layers.iter().map(Layer::to_string);
+        let mut stack = self.store.iter().cloned().chain(layers).collect::<Vec<_>>().join(" over ");
         if let Some(aged) = &self.aged {
-            rest.push_str(&format!(" {AGED} {}", quoted(aged)));
+            stack.push_str(&format!(" {AGED} {}", quoted(aged)));
         }
         if let Some(on) = self.environment.on() {
-            rest.push_str(" on ");
-            rest.push_str(&shlex::try_quote(&on).unwrap_or_else(|_| on.as_str().into()));
+            stack.push_str(" on ");
+            stack.push_str(&shlex::try_quote(&on).unwrap_or_else(|_| on.as_str().into()));
         }
-        if self.label == rest { rest } else { format!("{}: {rest}", self.label) }
+        stack
     }
+}
+
+/// Takes the store off the top of a stack that has one.
+fn take_store(layers: &mut Vec<Layer>, known: &[Known]) -> Result<Option<String>, String> {
+    let is_store = |layer: &Layer| known.iter().any(|one| one.is_store && one.name == layer.name);
+    if let Some(lower) = layers[1..].iter().find(|layer| is_store(layer)) {
+        let name = &lower.name;
+        return Err(format!("'{name}' is a store, which comes first, as in '{name} over ext4'"));
+    }
+    if !is_store(&layers[0]) {
+        return Ok(None);
+    }
+    let top = layers.remove(0);
+    if layers.is_empty() {
+        let name = &top.name;
+        return Err(format!(
+            "'{name}' is a store; say what it lies on, as in '{name} over ext4' or '{name} over raw'"
+        ));
+    }
+    if top != Layer::named(&top.name) {
+        return Err(format!("the store '{}' takes no options here; leave them out", top.name));
+    }
+    Ok(Some(top.name))
 }
 
 /// What comes before the profile.
@@ -387,6 +430,27 @@ mod tests {
         assert_eq!(contender.base().mount_options, ["noatime", "commit=30", "data=writeback"]);
         let joined = parse("ext4 @ noatime @ lazytime,commit=30");
         assert_eq!(joined.base().mount_options, ["noatime", "lazytime", "commit=30"]);
+    }
+
+    #[test]
+    fn a_store_is_the_topmost_part_of_a_stack() {
+        let known = [&KNOWN[..], &[Known::store("lump"), Known::store("files")]].concat();
+        let contender = Contender::parse("a: lump over ext4 -F over delay:1ms", &known).unwrap();
+        assert_eq!(contender.store.as_deref(), Some("lump"));
+        assert_eq!(contender.file_system(), "ext4");
+        assert_eq!(contender.notation(), "a: lump over ext4 -F over delay:1ms");
+        assert_eq!(contender.below_store(), "ext4 -F over delay:1ms");
+        let json = serde_json::to_string(&contender).unwrap();
+        assert_eq!(serde_json::from_str::<Contender>(&json).unwrap(), contender);
+        let plain = Contender::parse("files over dir:/mnt/data", &known).unwrap();
+        assert_eq!(plain.directory(), Some(Path::new("/mnt/data")));
+
+        let refused = |text: &str| Contender::parse(text, &known).unwrap_err().problem;
+        assert!(refused("lump").contains("say what it lies on, as in 'lump over ext4'"));
+        assert!(refused("ext4 over lump").contains("'lump' is a store, which comes first"));
+        assert!(refused("lump over files over ext4").contains("'files' is a store"));
+        assert!(refused("lump --fast over ext4").contains("takes no options here"));
+        assert!(!refused("lumpy over ext9").contains("lump,"));
     }
 
     #[test]

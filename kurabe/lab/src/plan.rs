@@ -150,6 +150,7 @@ impl Plan {
             order_seed: self.order_seed(trial.trial),
             block: block.block,
             warmup: block.warmup,
+            workload: study.workloads[trial.workload].on(&contender),
             contender,
             directory_identity: None,
             device,
@@ -158,7 +159,6 @@ impl Plan {
                 && !block.warmup
                 && study.contenders.iter().any(|one| one.aged.is_some()),
             side_by_side,
-            workload: study.workloads[trial.workload].clone(),
             power_cuts: None,
             cache: study.cache,
             timeout_ns: study.timeout_ns,

@@ -11,6 +11,7 @@ pub use crate::load::Load;
 use crate::name;
 pub use vocabulary::command::CommandLine;
 use vocabulary::layout::Layout;
+use vocabulary::load::STORE_OPTION;
 use vocabulary::path::UserPath;
 
 /// Version of the spec, plan and record schema; raised whenever a reader could misread.
@@ -199,6 +200,30 @@ pub struct Workload {
 }
 
 impl Workload {
+    /// A load under a name, with nothing before and after it.
+    pub fn of(name: impl Into<String>, load: Load) -> Workload {
+        Workload {
+            name: name.into(),
+            why: None,
+            setup: None,
+            prepare: None,
+            cleanup: None,
+            check: None,
+            ignore_failure: false,
+            amount: None,
+            load,
+        }
+    }
+
+    /// As it runs on a contender: on the contender's own store, where it has one.
+    pub fn on(&self, contender: &Contender) -> Workload {
+        let mut workload = self.clone();
+        if let Some(store) = &contender.store {
+            workload.load.options.insert(STORE_OPTION.into(), store.as_str().into());
+        }
+        workload
+    }
+
     /// The command lines that it names, in the order in which they run, each by its key.
     pub fn commands(&self) -> Vec<(&'static str, CommandLine)> {
         let all = [
@@ -209,5 +234,21 @@ impl Workload {
             ("check", self.check.clone()),
         ];
         all.into_iter().filter_map(|(name, line)| Some((name, line?))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contender::Known;
+
+    #[test]
+    fn a_contenders_store_takes_the_place_of_the_workloads() {
+        let known = [Known::store("lump"), Known { name: "ext4", ..Known::default() }];
+        let contender = |text| Contender::parse(text, &known).unwrap();
+        let options = [(STORE_OPTION.to_string(), "files".into())].into_iter().collect();
+        let workload = Workload::of("puts", Load { kind: "objects".into(), options });
+        assert_eq!(workload.on(&contender("lump over ext4")).load.options[STORE_OPTION], "lump");
+        assert_eq!(workload.on(&contender("ext4")), workload);
     }
 }

@@ -224,6 +224,18 @@ pub struct LeftOut {
 }
 
 impl Study {
+    /// A workload as the contenders run it: each different form of it once.
+    pub fn forms_of(&self, workload: &Workload) -> Vec<Workload> {
+        let mut forms: Vec<Workload> = Vec::new();
+        for contender in &self.contenders {
+            let form = workload.on(contender);
+            if !forms.contains(&form) {
+                forms.push(form);
+            }
+        }
+        forms
+    }
+
     /// The other machine on which it is carried out, all of it.
     pub fn host(&self) -> Option<&str> {
         self.contenders.first()?.environment.host()

@@ -19,6 +19,7 @@ pub mod tool;
 pub mod tree;
 
 pub use kind::KINDS;
+pub use objects::store::{self, StoreKind};
 
 pub use sys::enclosed::{Enclosing, Kinship};
 pub use sys::{extents, keys};

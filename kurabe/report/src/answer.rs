@@ -21,7 +21,7 @@ use crate::standings::Standings;
 use crate::tables::{
     contenders, device_text, gate_text, primary_comparisons, trials_text, unchanged, verdict_mark,
 };
-use crate::{choice, overview, profile, text};
+use crate::{choice, overview, profile, stores, text};
 
 /// Most warnings that are shown unasked.
 const WARNINGS_MAX: usize = 6;
@@ -63,6 +63,7 @@ pub fn answer(source: &Source) -> Vec<Block> {
         }
         several => blocks.extend(overview::of(several, plan)),
     }
+    blocks.extend(stores::blocks(loads, plan));
     blocks.extend(remarks(loads).into_iter().map(Block::Note));
     blocks.extend(pictures(source));
     blocks.extend(outlook(source));

@@ -272,17 +272,8 @@ mod tests {
     /// A record of which every number that the CSV has is another one.
     fn record() -> Record {
         let contender = Contender::parse("a, \"b\": ext4", &Known::named(["ext4"])).unwrap();
-        let workload = Workload {
-            name: "make".into(),
-            why: None,
-            setup: None,
-            prepare: None,
-            cleanup: None,
-            check: None,
-            ignore_failure: false,
-            amount: None,
-            load: Load::of_command(CommandLine::Words(vec!["make".into()])),
-        };
+        let load = Load::of_command(CommandLine::Words(vec!["make".into()]));
+        let workload = Workload::of("make", load);
         let spec = TrialSpec {
             schema: SCHEMA_VERSION,
             trial: 7,

@@ -22,6 +22,7 @@ pub mod quotient;
 pub mod sessions;
 pub mod source;
 mod standings;
+mod stores;
 pub mod svg;
 pub mod table;
 pub mod tables;

@@ -234,7 +234,12 @@ impl FileSystem {
 
     /// What the notation of a contender has to know about it.
     pub const fn known(&self) -> Known {
-        Known { name: self.name, flags: self.mkfs_flags, paths: self.mkfs_paths }
+        Known {
+            name: self.name,
+            is_store: false,
+            flags: self.mkfs_flags,
+            paths: self.mkfs_paths,
+        }
     }
 
     /// A file system for one trial, without the layers above it. Touches nothing yet.
@@ -484,9 +489,10 @@ pub fn all() -> &'static [&'static FileSystem] {
     ALL
 }
 
-/// What [`Contender::parse`] has to know about all file systems.
+/// What [`Contender::parse`] has to know about all file systems and stores.
 pub fn known() -> Vec<Known> {
-    all().iter().map(|file_system| file_system.known()).collect()
+    let file_systems = all().iter().map(|file_system| file_system.known());
+    file_systems.chain(loads::store::names().into_iter().map(Known::store)).collect()
 }
 
 /// What guests are supplied with for all file systems.

@@ -539,6 +539,11 @@ impl Kinds {
         self.open(load).is_ok_and(|load| load.reaches_out())
     }
 
+    /// Whether a load has an option of this name.
+    pub fn takes(self, load: &Load, option: &str) -> bool {
+        self.find(&load.kind).is_some_and(|kind| kind.key(option).is_some())
+    }
+
     /// Whether a load can work there.
     pub fn works_on(self, load: &Load, ground: Ground) -> bool {
         self.find(&load.kind).is_some_and(|kind| kind.grounds.contains(&ground))

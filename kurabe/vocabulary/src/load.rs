@@ -25,6 +25,9 @@ pub struct Load {
 /// The kind of loads that are commands: a process of the user's own, and none of kurabe's.
 pub const COMMAND_KIND: &str = "command";
 
+/// The option of loads that run on a store: the store's name.
+pub const STORE_OPTION: &str = "store";
+
 impl Load {
     /// A command.
     pub fn of_command(command: CommandLine) -> Load {

@@ -112,17 +112,7 @@ fn refused(mut problems: Vec<String>) -> Failure {
 
 /// A workload that does nothing, to see whether file systems can be made and mounted.
 fn nothing() -> Workload {
-    Workload {
-        name: "dry run".into(),
-        why: None,
-        setup: None,
-        prepare: None,
-        cleanup: None,
-        check: None,
-        ignore_failure: false,
-        amount: None,
-        load: Load::of_command(CommandLine::Words(vec!["true".into()])),
-    }
+    Workload::of("dry run", Load::of_command(CommandLine::Words(vec!["true".into()])))
 }
 
 struct Dry<'a> {
@@ -182,11 +172,11 @@ impl<'a> Dry<'a> {
             device.layers.iter().skip(own).cloned()
         }));
         let spec = TrialSpec {
+            workload: workload.on(&contender),
             contender,
             device: Some(device),
             side_by_side: None,
             measure_layout: false,
-            workload: workload.clone(),
             power_cuts: None,
             cache: Cache::Warm,
             timeout_ns: Some(bound.as_nanos() as u64),

@@ -8,6 +8,7 @@ use loads::KINDS;
 use trial::filesystem;
 use trial::upper;
 use trust::Directory;
+use vocabulary::load::{Load, STORE_OPTION};
 
 use super::images::{built_for, image, lacks};
 use crate::exit::Failure;
@@ -27,13 +28,24 @@ fn leave_out(
 ) -> Result<(), Failure> {
     let baseline = study.contenders[study.baseline].label.clone();
     let mut left_out = Vec::new();
+    let lacks_of =
+        |load: &Load| KINDS.open(load).map_or_else(|error| vec![error], |load| load.missing());
+    let workloads = &study.workloads;
     study.contenders.retain(|contender| {
         let in_guests = is_in_guests(contender);
-        keep(&mut left_out, "contender", &contender.label, missing(contender), in_guests)
+        let mut lacks = missing(contender);
+        if contender.store.is_some() {
+            lacks.extend(workloads.iter().flat_map(|one| lacks_of(&one.on(contender).load)));
+            lacks.sort_unstable();
+            lacks.dedup();
+        }
+        keep(&mut left_out, "contender", &contender.label, lacks, in_guests)
     });
+    let every_one_has_a_store = study.contenders.iter().all(|one| one.store.is_some());
     study.workloads.retain(|workload| {
-        let mut lacks =
-            KINDS.open(&workload.load).map_or_else(|error| vec![error], |l| l.missing());
+        let runs_as_written =
+            !(every_one_has_a_store && KINDS.takes(&workload.load, STORE_OPTION));
+        let mut lacks = if runs_as_written { lacks_of(&workload.load) } else { Vec::new() };
         if let Some(command) = workload.load.command()
             && let Some(program) = missing_program(&command)
         {

@@ -16,6 +16,7 @@ use trust::Directory;
 use trust::program::is_executable;
 use vocabulary::capacity::Capacity;
 use vocabulary::kind::Ground;
+use vocabulary::load::STORE_OPTION;
 
 use super::{aged, left_out};
 use crate::exit::Failure;
@@ -122,16 +123,24 @@ fn workload_problems(
 ) -> Vec<String> {
     let mut problems = command_problems(workload, study.directory.as_deref());
     let name = &workload.name;
-    let opened = KINDS.open(&workload.load);
-    let trimming = opened.as_ref().ok().and_then(|load| load.trims());
-    if let Err(problem) = opened.and_then(|load| load.check(capacity)) {
-        problems.push(format!("workload '{name}': {problem}"));
+    let trimming = KINDS.open(&workload.load).ok().and_then(|load| load.trims());
+    for form in study.forms_of(workload) {
+        if let Err(problem) = KINDS.open(&form.load).and_then(|load| load.check(capacity)) {
+            problems.push(format!("workload '{name}': {problem}"));
+        }
     }
     problems.extend(trimming.and_then(|job| trim_problem(study, workload, &job)));
     for contender in &study.contenders {
+        if let Some(store) = contender.store.as_ref().filter(|_| !runs_on_store(workload)) {
+            problems.push(format!(
+                "workload '{name}' does not run on a store, so contender '{}' is only what '{store}' lies on; leave '{store} over' out, or give a program of the object language (--objects FILE)",
+                contender.label
+            ));
+        }
         let access = filesystem::by_name(contender.file_system()).map(|f| f.access);
         let Some(ground) = access.and_then(ground_of) else { continue };
-        let why_not = KINDS.open(&workload.load).ok().and_then(|load| load.why_not_on(ground));
+        let load = KINDS.open(&workload.on(contender).load);
+        let why_not = load.ok().and_then(|load| load.why_not_on(ground));
         if let Some(why) = why_not {
             problems.push(format!("workload '{name}': contender '{}': {why}", contender.label));
         }
@@ -145,6 +154,11 @@ fn workload_problems(
         }
     }
     problems
+}
+
+/// Whether a workload's load is one for stores.
+fn runs_on_store(workload: &Workload) -> bool {
+    KINDS.takes(&workload.load, STORE_OPTION)
 }
 
 /// Why a job that trims cannot run on the contenders of a study.

@@ -379,17 +379,7 @@ pub fn control_states(states: usize) -> usize {
 
 /// What is run and what is asked.
 pub fn workload(load: Load, setup: Option<CommandLine>, check: Option<CommandLine>) -> Workload {
-    Workload {
-        name: "power cuts".into(),
-        why: None,
-        setup,
-        prepare: None,
-        cleanup: None,
-        check,
-        ignore_failure: false,
-        amount: None,
-        load,
-    }
+    Workload { setup, check, ..Workload::of("power cuts", load) }
 }
 
 /// A trial of power cuts and nothing else.

@@ -236,8 +236,8 @@ pub fn check_loads(study: &Study) -> Result<(), Failure> {
         known.is_some_and(|known| known.access == Access::RawDevice)
     };
     let on_raw = study.contenders.iter().any(is_raw);
-    let why: Option<Vec<String>> =
-        study.workloads.iter().map(|workload| unjudged(workload, on_raw)).collect();
+    let forms = study.workloads.iter().flat_map(|workload| study.forms_of(workload));
+    let why: Option<Vec<String>> = forms.map(|form| unjudged(&form, on_raw)).collect();
     match (study.durability, why.and_then(|why| why.into_iter().next())) {
         (Some(_), Some(why)) => Err(Failure::refused(format!("--durability: {why}"))),
         _ => Ok(()),

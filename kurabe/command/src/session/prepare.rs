@@ -98,8 +98,11 @@ fn print_plan(mut study: Study, destroy: Option<&str>) -> Result<u8, Failure> {
     for workload in &study.workloads {
         let refused =
             |problem| Failure::refused(format!("workload '{}': {problem}", workload.name));
-        let load = KINDS.open(&workload.load).map_err(refused)?;
-        let text = load.plan(capacity.as_ref()).map_err(refused)?;
+        let plan_of = |form: &Workload| KINDS.open(&form.load)?.plan(capacity.as_ref());
+        let plans = study.forms_of(workload).iter().map(plan_of).collect::<Result<Vec<_>, _>>();
+        let mut plans = plans.map_err(refused)?;
+        plans.dedup();
+        let text = plans.join("\n");
         let order = side_by_side::words(&study, workload, &request);
         terminal::print(&format!("{}\ncontenders            {order}\n{text}\n", workload.name));
     }

@@ -11,6 +11,7 @@ use crate::name;
 pub struct Contender {
     #[serde(deserialize_with = "name::read")]
     label: String,
+    store: Option<String>,
     #[serde(default)]
     layers: Vec<AnyLayer>,
     #[serde(default)]
@@ -85,6 +86,7 @@ impl TryFrom<Contender> for super::Contender {
         {
             return Err("a directory is no path of this machine alone");
         }
-        Ok(super::Contender { label, layers, above, aged, environment })
+        let store = stored.store;
+        Ok(super::Contender { label, store, layers, above, aged, environment })
     }
 }

@@ -244,15 +244,13 @@ impl WorkloadText {
             text.as_ref().map(|text| line(name, text)).transpose()
         };
         Ok(Workload {
-            name,
             why: self.why.clone(),
             setup: optional("setup", &self.setup)?,
             prepare: optional("prepare", &self.prepare)?,
             cleanup: optional("cleanup", &self.cleanup)?,
             check: optional("check", &self.check)?,
             ignore_failure: self.ignore_failure,
-            amount: None,
-            load,
+            ..Workload::of(name, load)
         })
     }
 }

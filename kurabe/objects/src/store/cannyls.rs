@@ -34,6 +34,7 @@ use super::{Demand, Place, Session, Space, Store, StoreError, StoreKind, StoreOp
 
 pub(super) const KIND: StoreKind = StoreKind {
     name: "cannyls",
+    summary: "CannyLS 0.10: one file or device with a journal",
     takes_device: true,
     keeps_contents: true,
     object_bytes_max: LumpData::MAX_SIZE as u64,

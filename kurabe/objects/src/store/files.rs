@@ -20,6 +20,7 @@ use measure::durable::WholeSync;
 
 pub(super) const KIND: StoreKind = StoreKind {
     name: "files",
+    summary: "one file per object, in 256 directories",
     takes_device: false,
     keeps_contents: true,
     object_bytes_max: i64::MAX as u64,

@@ -17,6 +17,7 @@ use super::{CACHE_BYTES, Place, Session, Store, StoreError, StoreKind, StoreOpti
 
 pub(super) const KIND: StoreKind = StoreKind {
     name: "fjall",
+    summary: "a log-structured merge tree",
     takes_device: false,
     keeps_contents: true,
     object_bytes_max: u32::MAX as u64,

@@ -17,6 +17,7 @@ use super::{Demand, Place, Session, Space, Store, StoreError, StoreKind, StoreOp
 
 pub(super) const KIND: StoreKind = StoreKind {
     name: "lump",
+    summary: "this project's object store: one file or device with a journal",
     takes_device: true,
     keeps_contents: true,
     object_bytes_max: ::lump::layout::VALUE_BYTES_MAX,

@@ -128,6 +128,8 @@ pub type Maker = fn(&Place, &StoreOptions) -> Result<Box<dyn Store>, StoreError>
 pub struct StoreKind {
     /// What it is called.
     pub name: &'static str,
+    /// What it is, in one line.
+    pub summary: &'static str,
     /// Whether it can be made on a device.
     pub takes_device: bool,
     /// Whether it gives back what was put; one that does not cannot be verified.

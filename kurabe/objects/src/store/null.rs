@@ -7,6 +7,7 @@ use super::{Demand, Place, Session, Space, Store, StoreError, StoreKind, StoreOp
 
 pub(super) const KIND: StoreKind = StoreKind {
     name: "null",
+    summary: "keeps nothing: the cost of the language itself",
     takes_device: true,
     keeps_contents: false,
     object_bytes_max: u64::MAX,

@@ -15,6 +15,7 @@ use super::{CACHE_BYTES, Place, Session, Store, StoreError, StoreKind, StoreOpti
 
 pub(super) const KIND: StoreKind = StoreKind {
     name: "redb",
+    summary: "a copy-on-write B-tree in one file",
     takes_device: false,
     keeps_contents: true,
     // What redb takes for key and value together, less the key.

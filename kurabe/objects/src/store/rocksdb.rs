@@ -12,6 +12,7 @@ use crate::sys::rocksdb::{Database, Found, missing};
 
 pub(super) const KIND: StoreKind = StoreKind {
     name: "rocksdb",
+    summary: "a log-structured merge tree (package librocksdb7.8)",
     takes_device: false,
     keeps_contents: true,
     object_bytes_max: u32::MAX as u64,

@@ -1,0 +1,245 @@
+//! What a store costs relative to another one that lies on the same stack: the question of a study whose
+//! contenders are stores, which comparisons with one baseline leave open.
+
+use std::collections::BTreeMap;
+
+use lab::analysis::{Comparison, WorkloadAnalysis};
+use lab::contender::Contender;
+use lab::plan::Plan;
+use lab::words::{ratio, ratio_with_interval};
+
+use crate::document::Block;
+use crate::quotient::WITHHELD;
+use crate::table::{Cell, Table};
+use crate::tables::{primary_metric, verdict_mark};
+use crate::text;
+
+/// A sentence for each store that shares a stack with the first one, and a table where there are several
+/// workloads. Nothing where comparisons with the baseline say the same.
+pub fn blocks(workloads: &[WorkloadAnalysis], plan: &Plan) -> Vec<Block> {
+    let Some(reference) = reference(plan) else { return Vec::new() };
+    let pairs = pairs(plan, reference);
+    let of_baseline = plan.baseline_label();
+    if workloads.len() == 1 && pairs.values().flatten().all(|pair| pair.under.label == of_baseline)
+    {
+        return Vec::new();
+    }
+    let blocks = pairs.iter().flat_map(|(store, pairs)| match workloads {
+        [workload] => vec![Block::Answer(sentence(store, reference, pairs, workload))],
+        several => of_several(store, reference, pairs, several),
+    });
+    blocks.collect()
+}
+
+/// Two contenders of which the stores alone differ.
+struct Pair<'a> {
+    /// The one with the store to which the other is compared.
+    under: &'a Contender,
+    over: &'a Contender,
+    /// What both lie on: the file system, or the whole stack where that is not enough to tell.
+    stack: String,
+}
+
+/// The store to which the others are compared: the baseline's, or the first one.
+fn reference(plan: &Plan) -> Option<&str> {
+    let contenders = &plan.study.contenders;
+    let baseline = contenders.get(plan.study.baseline);
+    baseline.into_iter().chain(contenders).find_map(|one| one.store.as_deref())
+}
+
+/// The pairs of contenders on the same stack, by the store that is compared.
+fn pairs<'a>(plan: &'a Plan, reference: &str) -> BTreeMap<&'a str, Vec<Pair<'a>>> {
+    let mut pairs = BTreeMap::<&str, Vec<Pair<'_>>>::new();
+    let of_reference =
+        plan.study.contenders.iter().filter(|one| one.store.as_deref() == Some(reference));
+    let all: Vec<(&Contender, String)> =
+        of_reference.map(|under| (under, under.below_store())).collect();
+    for (under, stack) in &all {
+        let same = |other: &&Contender| other.below_store() == *stack;
+        let is_short =
+            all.iter().filter(|(one, _)| one.file_system() == under.file_system()).count() == 1;
+        for over in plan.study.contenders.iter().filter(same) {
+            let Some(store) = over.store.as_deref().filter(|store| *store != reference) else {
+                continue;
+            };
+            let stack = if is_short { under.file_system().to_string() } else { stack.clone() };
+            pairs.entry(store).or_default().push(Pair { under, over, stack });
+        }
+    }
+    pairs
+}
+
+/// A cost with its interval, and what it says.
+struct Cost {
+    cost: f64,
+    ends: Option<(f64, f64)>,
+    comparison: Comparison,
+}
+
+impl Cost {
+    /// The cost of the one contender of a pair relative to the other, as the study's comparisons have it.
+    fn of(pair: &Pair<'_>, workload: &WorkloadAnalysis) -> Option<Cost> {
+        let metric = primary_metric(workload);
+        let between = |under: &str, over: &str| {
+            let mut all = workload.comparisons.iter().chain(&workload.direct);
+            let is_it = |one: &&Comparison| {
+                one.metric == metric && one.baseline == under && one.contender == over
+            };
+            let one = all.find(is_it)?;
+            Some((one.cost()?, one.cost_ends(), one.clone()))
+        };
+        let (under, over) = (&pair.under.label, &pair.over.label);
+        let (cost, ends, comparison) = between(under, over).or_else(|| {
+            let (cost, ends, comparison) = between(over, under)?;
+            Some((cost.recip(), ends.map(|(low, high)| (high.recip(), low.recip())), comparison))
+        })?;
+        Some(Cost { cost, ends, comparison })
+    }
+
+    fn words(&self) -> String {
+        ratio_with_interval(self.cost, self.ends)
+    }
+
+    /// Whether it is surely below 1.
+    fn is_cheaper(&self) -> bool {
+        let is_open = verdict_mark(&self.comparison.verdict) == "?";
+        !is_open && self.ends.is_some_and(|(_, high)| high < 1.0)
+    }
+
+    /// Whether it is surely above 1.
+    fn is_dearer(&self) -> bool {
+        let is_open = verdict_mark(&self.comparison.verdict) == "?";
+        !is_open && self.ends.is_some_and(|(low, _)| low > 1.0)
+    }
+}
+
+/// `Relative to cannyls, lump costs 0.610 (0.550 to 0.680) on ext4 and 0.700 (0.600 to 0.800) on raw.`
+fn sentence(store: &str, reference: &str, pairs: &[Pair<'_>], workload: &WorkloadAnalysis) -> String {
+    let on = |pair: &Pair<'_>| {
+        let words = Cost::of(pair, workload).map_or_else(|| WITHHELD.into(), |cost| cost.words());
+        format!("{words} on {}", pair.stack)
+    };
+    let costs: Vec<String> = pairs.iter().map(on).collect();
+    format!("Relative to {reference}, {store} costs {}.", text::list(&costs))
+}
+
+/// One sentence over all workloads and stacks, and the table of what it is made of.
+fn of_several(
+    store: &str,
+    reference: &str,
+    pairs: &[Pair<'_>],
+    workloads: &[WorkloadAnalysis],
+) -> Vec<Block> {
+    let mut table = Table::new(&["workload"]);
+    table.heads.extend(pairs.iter().map(|pair| format!("on {}", pair.stack)));
+    let mut all: Vec<Cost> = Vec::new();
+    for workload in workloads {
+        let mut row = vec![Cell::from(workload.workload.as_str())];
+        for pair in pairs {
+            let cost = Cost::of(pair, workload);
+            row.push(Cell::maybe(cost.as_ref().map(|cost| cost.cost), |_| {
+                cost.as_ref().map_or_else(String::new, Cost::words)
+            }));
+            all.extend(cost);
+        }
+        table.rows.push(row);
+    }
+    if all.is_empty() {
+        return Vec::new();
+    }
+    let mean = (all.iter().map(|one| one.cost.ln()).sum::<f64>() / all.len() as f64).exp();
+    let (cheaper, dearer) = (
+        all.iter().filter(|one| one.is_cheaper()).count(),
+        all.iter().filter(|one| one.is_dearer()).count(),
+    );
+    let sentence = format!(
+        "{store} costs {} times as much as {reference}, as the geometric mean of {}: surely less in {cheaper}, surely more in {dearer}.",
+        ratio(mean),
+        text::counted(all.len(), "comparison"),
+    );
+    let caption = format!("Cost of {store} relative to {reference}");
+    vec![Block::Answer(sentence), Block::table(caption, table)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lab::analysis::analyse;
+    use lab::contender::Known;
+    use lab::record::{Phase, PhaseRecord, Record};
+    use lab::study::{CommandText, StudyText, WorkloadText};
+
+    const KNOWN: &[Known] = &[
+        Known { name: "ext4", is_store: false, flags: "", paths: "" },
+        Known { name: "raw", is_store: false, flags: "", paths: "" },
+        Known::store("lump"),
+        Known::store("cannyls"),
+    ];
+
+    fn plan(contenders: &[&str], workloads: &[&str]) -> Plan {
+        let workload = |line: &&str| WorkloadText {
+            command: Some(CommandText::Line(line.to_string())),
+            ..Default::default()
+        };
+        let text = StudyText {
+            contenders: contenders.iter().map(ToString::to_string).collect(),
+            runs: Some(6),
+            workloads: workloads.iter().map(workload).collect(),
+            ..Default::default()
+        };
+        Plan::new(text.resolve(KNOWN).unwrap(), 1)
+    }
+
+    /// What is said where a run of lump takes half as long as one of another store.
+    fn said(plan: &Plan) -> Vec<Block> {
+        let mut records = Vec::new();
+        for (number, block) in plan.blocks.iter().enumerate() {
+            for trial in &block.trials {
+                let spec = plan.spec(block, *trial, None, "/nowhere".into());
+                let mut record = Record::begun(&spec, 0);
+                let is_lump = record.contender.store.as_deref() == Some("lump");
+                let noise = (number as u64 * 7 + u64::from(trial.trial) * 3) % 5;
+                let elapsed_ns = (if is_lump { 500_000 } else { 1_000_000 }) * (100 + noise);
+                let phase = |phase| PhaseRecord {
+                    phase,
+                    elapsed_ns,
+                    device: None,
+                    machine_cpu_ns: None,
+                };
+                record.phases = [Phase::Run, Phase::Sync].map(phase).into();
+                records.push(record);
+            }
+        }
+        blocks(&analyse(plan, &records, None).workloads, plan)
+    }
+
+    const STORES: &[&str] =
+        &["cannyls over ext4", "lump over ext4", "lump over raw", "cannyls over raw"];
+
+    #[test]
+    fn a_store_is_compared_on_each_stack_with_the_baselines() {
+        let blocks = said(&plan(STORES, &["a"]));
+        let [Block::Answer(sentence)] = blocks.as_slice() else { panic!("{blocks:?}") };
+        assert!(sentence.starts_with("Relative to cannyls, lump costs 0.49"), "{sentence}");
+        assert!(sentence.contains(" on ext4 and 0.5") && sentence.ends_with(" on raw."));
+    }
+
+    #[test]
+    fn several_workloads_have_one_sentence_and_a_table() {
+        let blocks = said(&plan(STORES, &["a", "b"]));
+        let [Block::Answer(sentence), Block::Table { table, .. }] = blocks.as_slice() else {
+            panic!("{blocks:?}")
+        };
+        let of = "as the geometric mean of 4 comparisons: surely less in 4, surely more in 0.";
+        assert!(sentence.ends_with(of), "{sentence}");
+        assert_eq!(table.heads, ["workload", "on ext4", "on raw"]);
+        assert!(table.rows[1][2].text.starts_with("0.5"), "{table:?}");
+    }
+
+    #[test]
+    fn nothing_is_said_that_comparisons_with_the_baseline_say() {
+        assert!(said(&plan(&["cannyls over raw", "lump over raw"], &["a"])).is_empty());
+        assert!(said(&plan(&["ext4", "raw"], &["a", "b"])).is_empty());
+        assert!(said(&plan(&["lump over ext4", "cannyls over raw"], &["a", "b"])).is_empty());
+    }
+}
