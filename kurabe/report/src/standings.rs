@@ -27,7 +27,14 @@ pub struct Standings {
     /// Labels of the bare device.
     raw: Vec<String>,
     same_within: f64,
+    /// Whether the fastest alone are named: of many contenders under several workloads, the table below has
+    /// the rest.
+    is_brief: bool,
 }
+
+/// More contenders than these have their costs in the table of several workloads, and not in sentences as
+/// well.
+const CONTENDERS_TOLD: usize = 6;
 
 /// One whose interval tells something.
 #[derive(Clone)]
@@ -110,7 +117,10 @@ impl Standings {
             let between = Between { ends, mark: verdict_mark(&one.verdict) };
             direct.entry(one.contender.clone()).or_default().insert(one.baseline.clone(), between);
         }
-        Standings { ranked, direct, unknown, baseline, raw, same_within: plan.study.same_within }
+        let study = &plan.study;
+        let is_brief = study.workloads.len() > 1 && study.contenders.len() > CONTENDERS_TOLD;
+        let same_within = study.same_within;
+        Standings { ranked, direct, unknown, baseline, raw, same_within, is_brief }
     }
 
     /// The same as a sentence.
@@ -235,6 +245,9 @@ impl Standings {
         parts.extend(self.runners_up(&choice, &best));
         parts.extend(self.level(&told));
         parts.extend(self.open(&told));
+        if self.is_brief {
+            parts.truncate(1);
+        }
         parts
     }
 
