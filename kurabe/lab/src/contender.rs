@@ -228,8 +228,7 @@ impl Contender {
         let layers = words.split(|word| word == "over").map(Layer::parse);
         let mut layers: Vec<Layer> = layers.collect::<Result<_, _>>().map_err(fail)?;
         let store = take_store(&mut layers, known).map_err(fail)?;
-        let find =
-            |layer: &Layer| known.iter().find(|one| !one.is_store && one.name == layer.name);
+        let find = |layer: &Layer| known.iter().find(|one| !one.is_store && one.name == layer.name);
         let above = layers.iter().position(|layer| find(layer).is_some()).unwrap_or(0);
         let base = &layers[above];
         let is_directory = base.name == DIRECTORY;

@@ -114,7 +114,12 @@ impl Cost {
 }
 
 /// `Relative to cannyls, lump costs 0.610 (0.550 to 0.680) on ext4 and 0.700 (0.600 to 0.800) on raw.`
-fn sentence(store: &str, reference: &str, pairs: &[Pair<'_>], workload: &WorkloadAnalysis) -> String {
+fn sentence(
+    store: &str,
+    reference: &str,
+    pairs: &[Pair<'_>],
+    workload: &WorkloadAnalysis,
+) -> String {
     let on = |pair: &Pair<'_>| {
         let words = Cost::of(pair, workload).map_or_else(|| WITHHELD.into(), |cost| cost.words());
         format!("{words} on {}", pair.stack)
@@ -200,12 +205,8 @@ mod tests {
                 let is_lump = record.contender.store.as_deref() == Some("lump");
                 let noise = (number as u64 * 7 + u64::from(trial.trial) * 3) % 5;
                 let elapsed_ns = (if is_lump { 500_000 } else { 1_000_000 }) * (100 + noise);
-                let phase = |phase| PhaseRecord {
-                    phase,
-                    elapsed_ns,
-                    device: None,
-                    machine_cpu_ns: None,
-                };
+                let phase =
+                    |phase| PhaseRecord { phase, elapsed_ns, device: None, machine_cpu_ns: None };
                 record.phases = [Phase::Run, Phase::Sync].map(phase).into();
                 records.push(record);
             }

@@ -234,12 +234,7 @@ impl FileSystem {
 
     /// What the notation of a contender has to know about it.
     pub const fn known(&self) -> Known {
-        Known {
-            name: self.name,
-            is_store: false,
-            flags: self.mkfs_flags,
-            paths: self.mkfs_paths,
-        }
+        Known { name: self.name, is_store: false, flags: self.mkfs_flags, paths: self.mkfs_paths }
     }
 
     /// A file system for one trial, without the layers above it. Touches nothing yet.

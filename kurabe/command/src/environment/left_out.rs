@@ -43,8 +43,7 @@ fn leave_out(
     });
     let every_one_has_a_store = study.contenders.iter().all(|one| one.store.is_some());
     study.workloads.retain(|workload| {
-        let runs_as_written =
-            !(every_one_has_a_store && KINDS.takes(&workload.load, STORE_OPTION));
+        let runs_as_written = !(every_one_has_a_store && KINDS.takes(&workload.load, STORE_OPTION));
         let mut lacks = if runs_as_written { lacks_of(&workload.load) } else { Vec::new() };
         if let Some(command) = workload.load.command()
             && let Some(program) = missing_program(&command)

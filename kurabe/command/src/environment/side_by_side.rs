@@ -172,6 +172,7 @@ fn impossible(study: &Study, workload: &Workload, request: &DeviceRequest) -> Op
         }
     }
     let capacity = Capacity { bytes, holder: format!("one of {parts} parts of the device") };
-    let check = |form: &Workload| KINDS.open(&form.load).and_then(|load| load.check(Some(&capacity)));
+    let check =
+        |form: &Workload| KINDS.open(&form.load).and_then(|load| load.check(Some(&capacity)));
     study.forms_of(workload).iter().find_map(|form| check(form).err())
 }
