@@ -433,7 +433,7 @@ mod tests {
 
     #[test]
     fn a_store_is_the_topmost_part_of_a_stack() {
-        let known = [&KNOWN[..], &[Known::store("lump"), Known::store("files")]].concat();
+        let known = [KNOWN, &[Known::store("lump"), Known::store("files")]].concat();
         let contender = Contender::parse("a: lump over ext4 -F over delay:1ms", &known).unwrap();
         assert_eq!(contender.store.as_deref(), Some("lump"));
         assert_eq!(contender.file_system(), "ext4");
