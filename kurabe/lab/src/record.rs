@@ -10,7 +10,7 @@ use serde_with_macros::skip_serializing_none;
 use crate::contender::Contender;
 pub use vocabulary::check::{CONTENTS, Check, CheckVerdict, DURABILITY};
 pub use vocabulary::cost::{CommandUsage, DeviceDelta, Phase, PhaseRecord};
-pub use vocabulary::layout::Layout;
+pub use vocabulary::layout::{Layout, WHOLE as LAYOUT_WHOLE};
 pub use vocabulary::report::TIME_METRIC;
 
 use crate::load::{Aside, LoadReport, Metric, Unit};

@@ -21,7 +21,7 @@ use crate::standings::Standings;
 use crate::tables::{
     contenders, device_text, gate_text, primary_comparisons, trials_text, unchanged, verdict_mark,
 };
-use crate::{choice, overview, profile, stores, text};
+use crate::{age, choice, overview, profile, stores, text};
 
 /// Most warnings that are shown unasked.
 const WARNINGS_MAX: usize = 6;
@@ -59,6 +59,7 @@ pub fn answer(source: &Source) -> Vec<Block> {
         [workload] => {
             let caption = format!("Ranking under {}", workload.workload);
             blocks.push(Block::table(caption, contenders(workload, plan)));
+            blocks.extend(age::answer(workload, plan));
             blocks.extend(overview::parts(workload, plan));
         }
         several => blocks.extend(overview::of(several, plan)),

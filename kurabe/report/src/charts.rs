@@ -13,6 +13,7 @@ use crate::source::Source;
 pub mod benefit;
 pub mod cost;
 pub mod latency;
+pub mod layout;
 pub mod matrix;
 pub mod phases;
 pub mod power_cuts;

@@ -9,7 +9,7 @@ use lab::record::{Outcome, Record};
 use crate::charts::{self, View, ratio};
 use crate::document::{self, Block};
 use crate::source::Source;
-use crate::{answer, checks, costs, tables, text};
+use crate::{age, answer, checks, costs, tables, text};
 
 /// The details of a result: of several loads a fold for each.
 pub fn details(source: &Source) -> Vec<Block> {
@@ -38,6 +38,7 @@ fn workload(view: &View<'_>, several: bool) -> Vec<Block> {
     if several {
         let caption = format!("Ranking under {}", workload.workload);
         blocks.push(Block::table(caption, tables::contenders(workload, plan)));
+        blocks.extend(age::answer(workload, plan));
         blocks.extend(answer::pictures_of(view));
     }
     let mut fold = |summary: &str, parts: Vec<Block>| {
@@ -48,6 +49,7 @@ fn workload(view: &View<'_>, several: bool) -> Vec<Block> {
     notes.extend(findings(workload).into_iter().map(Block::Note));
     fold("Notes", notes);
     fold("Checks", checks::blocks(workload));
+    fold("How files lie on the device", age::layouts(view));
     fold("Power cuts, over time", Block::charts(charts::power_cuts::timelines(view)));
     fold("What it cost, in the run and its sync", cost(view));
     let ratios = ratio::against_baseline(view).into_iter().chain(ratio::every_metric(view));

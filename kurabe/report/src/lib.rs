@@ -2,6 +2,7 @@
 //! pictures. Reads what a result directory holds, and knows nothing of how it was measured.
 
 pub mod across;
+pub mod age;
 pub mod answer;
 pub mod chart;
 pub mod charts;
