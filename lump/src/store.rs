@@ -37,7 +37,7 @@ use crate::window::Window;
 const SPARE_BYTES_MAX: usize = 4 << 20;
 const SPARE_VALUES_MAX: usize = 16;
 /// Bytes of buffered values in memory, unless said otherwise.
-const BUFFER_BYTES_MAX: u64 = 16 << 20;
+const BUFFER_BYTES_MAX: u64 = 32 << 20;
 /// How long they stay there, unless said otherwise.
 const BUFFER_AGE_MAX: Duration = Duration::from_secs(1);
 
@@ -64,7 +64,7 @@ pub struct OpenOptions {
     /// later, as long as there is space for such puts. Unless given: as the device says, and if
     /// other changes do not come between them too often.
     pub own_flushes: Option<bool>,
-    /// Most bytes of [`Durability::Buffered`] values in memory; 16 MiB unless given. Values of more
+    /// Most bytes of [`Durability::Buffered`] values in memory; 32 MiB unless given. Values of more
     /// than a quarter of it are written at once, and with 0 all are.
     pub buffer_bytes_max: Option<u64>,
     /// Longest time until a [`Durability::Buffered`] change is written; 1 s unless given.

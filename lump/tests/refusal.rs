@@ -31,6 +31,9 @@ struct Steps {
     ends: Vec<Option<bool>>,
 }
 
+/// A flush that has not begun by then never does.
+const WAIT_MAX: Duration = Duration::from_secs(120);
+
 impl Stepped {
     fn new() -> Self {
         Self {
@@ -48,7 +51,15 @@ impl Stepped {
 
     fn wait_for_flush(&self, number: usize) {
         let state = self.state.lock().unwrap();
-        drop(self.changed.wait_while(state, |state| state.begun <= number).unwrap());
+        let is_missing = |state: &mut Steps| state.begun <= number;
+        let (state, _) = self.changed.wait_timeout_while(state, WAIT_MAX, is_missing).unwrap();
+        let (begun, ends) = (state.begun, state.ends.clone());
+        drop(state);
+        if begun <= number {
+            // Nobody is left waiting at the device, so that all threads end and the test fails.
+            (0..9).for_each(|number| self.end_flush(number, false));
+            panic!("no flush {number} in {WAIT_MAX:?}: {begun} have begun, which ended {ends:?}");
+        }
     }
 
     fn end_flush(&self, number: usize, is_good: bool) {
