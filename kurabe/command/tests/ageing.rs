@@ -144,6 +144,14 @@ fn the_users_own_command_and_image_age_too() {
     let flags = ["--age", "mkdir aged && echo old > aged/file"];
     site.compare(&["ext4 aged own"], &flags, &["sh", "-c", "grep -q old \"$KURABE_AGED/file\""])
         .expect(0);
+    fs::remove_dir_all(site.work().join("result")).unwrap();
+    let flags = [&flags[..], &["--then", "echo mended >> aged/file"]].concat();
+    let look = ["sh", "-c", "grep -q mended \"$KURABE_AGED/file\""];
+    site.compare(&["ext4 aged own,then"], &flags, &look).expect(0);
+    site.compare(&["ext4 aged own,then"], &flags[..2], &["true"]).expect(2).says(&["give --then"]);
+    site.run(&["clean", "--aged"]).expect(0);
+    fs::remove_dir_all(site.work().join("result")).unwrap();
+    site.compare(&["ext4 aged own"], &flags[..2], &["true"]).expect(0);
     let image = image_of(&site);
     let path = image.display().to_string();
     fs::remove_dir_all(site.work().join("result")).unwrap();

@@ -78,6 +78,8 @@ pub struct StudyText {
     pub durability: Option<u32>,
     /// The user's own command that ages the contenders `aged own`, a line for `sh`.
     pub age: Option<String>,
+    /// The command that follows on the ageing of contenders with `then`, a line for `sh`.
+    pub then: Option<String>,
     /// Name of the user as whom the loads run.
     pub user: Option<String>,
     /// Seed of the order.
@@ -166,6 +168,8 @@ pub struct Study {
     pub directory: Option<UserPath>,
     /// The command that ages the contenders `aged own`.
     pub age: Option<CommandLine>,
+    /// The command that follows on the ageing of contenders with `then`.
+    pub then: Option<CommandLine>,
     /// Name of the user as whom the loads run; the one who runs kurabe when absent.
     pub user: Option<String>,
     /// Seed, when the person chose one.
@@ -356,6 +360,10 @@ impl StudyText {
         for workload in &mut workloads {
             workload.name = name::of(&workload.name);
         }
+        let of_shell = |line: &Option<String>| {
+            let shell = vec!["sh".into()];
+            line.clone().map(|line| CommandLine::Shell { shell, line })
+        };
         Ok(Study {
             name: name::of(&self.resolve_name(&workloads)?),
             why: self.why.clone(),
@@ -369,7 +377,8 @@ impl StudyText {
             discard: self.discard,
             durability: self.durability,
             directory: None,
-            age: self.age.clone().map(|line| CommandLine::Shell { shell: vec!["sh".into()], line }),
+            age: of_shell(&self.age),
+            then: of_shell(&self.then),
             user: self.user.clone(),
             seed: self.seed,
             blocks_min,

@@ -149,6 +149,8 @@ impl Age {
         }
         let elsewhere = elsewhere.join(format!("kurabe-age-{}", std::process::id()));
         let mut place = Place::make(&elsewhere, capacity_bytes, seed, stop)?;
+        // Of its file system only the files are of use.
+        place.is_to_age = false;
         let lived = self.history.live(&mut place).and_then(|()| place.end());
         let copied = lived.and_then(|lived| {
             let mut copy = Place::make(&target, capacity_bytes, seed, stop)?;

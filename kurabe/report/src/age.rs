@@ -54,7 +54,7 @@ fn keys(profile: &str) -> impl Iterator<Item = &str> {
 }
 
 fn without_copied(profile: &str) -> Vec<&str> {
-    keys(profile).filter(|key| *key != COPIED).collect()
+    keys(profile).filter(|key| ![COPIED, "then"].contains(key)).collect()
 }
 
 fn between(workload: &WorkloadAnalysis, one: &str, other: &str) -> Option<Between> {

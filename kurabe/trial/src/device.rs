@@ -154,6 +154,11 @@ pub trait Ground: Send {
         false
     }
 
+    /// Whether nobody needs what is on it after a power failure, so that flushes are for nothing.
+    fn is_expendable(&self) -> bool {
+        false
+    }
+
     /// Makes a part of it as good as new, and says what had to be done.
     fn freshen(
         &mut self,

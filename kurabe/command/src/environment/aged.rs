@@ -34,7 +34,7 @@ use crate::runner::Executor;
 /// The directory of the images in kurabe's own.
 const DIRECTORY: &str = "aged";
 /// Raised whenever the same profile comes to another history.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 /// The longest that ageing may take.
 const AGEING_MAX: Duration = Duration::from_secs(6 * 3600);
 /// Space that an image leaves free where it is kept.
@@ -110,13 +110,32 @@ pub fn problems(study: &Study, contender: &Contender, size_bytes: Option<u64>) -
 
 /// The profile that is the user's own command.
 const OWN: &str = "own";
+/// The key of a profile after which a command of the user's follows.
+const THEN: &str = "then";
+
+/// The profile without [`THEN`], and whether it had it.
+fn then_of(profile: &str) -> (String, bool) {
+    let (name, keys) = profile.split_once(':').unwrap_or((profile, ""));
+    let (name, own_keys) = name.split_once(',').unwrap_or((name, ""));
+    let keys: Vec<&str> =
+        own_keys.split(',').chain(keys.split(',')).filter(|key| !key.is_empty()).collect();
+    let left: Vec<&str> = keys.iter().copied().filter(|key| *key != THEN).collect();
+    let rest = if left.is_empty() { String::new() } else { format!(":{}", left.join(",")) };
+    (format!("{name}{rest}"), left.len() < keys.len())
+}
 
 /// The history that a profile names; absent for the user's own command.
 fn age_of(study: &Study, profile: &str) -> Result<Option<age::Age>, String> {
-    match (profile, &study.age) {
+    let (profile, is_then) = then_of(profile);
+    if is_then && study.then.is_none() {
+        return Err(
+            "a profile with 'then' needs the command that follows; give --then COMMAND".into()
+        );
+    }
+    match (profile.as_str(), &study.age) {
         (OWN, Some(_)) => Ok(None),
         (OWN, None) => Err("'aged own' needs a command that ages it; give --age COMMAND".into()),
-        _ => age::Age::parse(profile).map(Some).map_err(|problem| format!("aged: {problem}")),
+        _ => age::Age::parse(&profile).map(Some).map_err(|problem| format!("aged: {problem}")),
     }
 }
 
@@ -232,7 +251,8 @@ fn origin_of(study: &Study, contender: &Contender, size_bytes: u64) -> Value {
     json!({
         "format": FORMAT,
         "profile": profile,
-        "command": study.age.as_ref().filter(|_| profile == OWN),
+        "command": study.age.as_ref().filter(|_| then_of(profile).0 == OWN),
+        "then": study.then.as_ref().filter(|_| then_of(profile).1),
         "seed": age::SEED,
         "file_system": base.name,
         "mkfs_options": base.options,
@@ -411,7 +431,7 @@ impl Maker<'_> {
 
     /// The command that ages the file system that it is started in.
     fn ageing(&self) -> Workload {
-        let profile = self.contender.aged.clone().unwrap_or_default();
+        let (profile, is_then) = then_of(self.contender.aged.as_deref().unwrap_or_default());
         let command = match (&self.study.age, profile.as_str()) {
             (Some(command), OWN) => command.clone(),
             _ => {
@@ -431,7 +451,8 @@ impl Maker<'_> {
                 CommandLine::Words(words.map(String::from).into())
             }
         };
-        workload("ageing", command)
+        let then = self.study.then.clone().filter(|_| is_then);
+        Workload { cleanup: then, ..workload("ageing", command) }
     }
 
     /// Carries a trial out on the image, all of it.
@@ -514,5 +535,24 @@ fn workload(name: &str, command: CommandLine) -> Workload {
         ignore_failure: false,
         amount: None,
         load: Load::of_command(command),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_follows_is_a_key_of_every_profile() {
+        for (text, profile, is_then) in [
+            ("git:200", "git:200", false),
+            ("git:200,then", "git:200", true),
+            ("git:200,then,copied", "git:200,copied", true),
+            ("churn:then", "churn", true),
+            ("own,then", "own", true),
+            ("own", "own", false),
+        ] {
+            assert_eq!(then_of(text), (profile.to_string(), is_then), "{text}");
+        }
     }
 }

@@ -425,6 +425,10 @@ pub struct StudyArgs {
     /// (docs/reference/ageing.md).
     #[arg(long, value_name = "COMMAND")]
     pub age: Option<String>,
+    /// Command that runs once in the root directory of each file system whose profile has 'then', after it was aged,
+    /// such as one that defragments it.
+    #[arg(long, value_name = "COMMAND")]
+    pub then: Option<String>,
     /// Run the workload, and its setup and cleanup, as this user instead of root. The user owns the root
     /// directory of each file system; sudo and other setuid programs have no effect. Not for
     /// contenders that are the device itself, such as raw.

@@ -21,7 +21,7 @@ use trust::quantity::about_text;
 use crate::tool::{Finished, Tool, run_with_input};
 
 /// Bytes that are written before they are made durable.
-const SYNC_BYTES: u64 = 16 << 20;
+const SYNC_BYTES: u64 = 32 << 20;
 /// Of the capacity, what is written between two times at which the caches are dropped.
 const DROP_SHARE: u64 = 4;
 /// The bytes from which contents are cut: so many that no file system finds equal blocks often.
@@ -35,6 +35,8 @@ pub struct Place<'a> {
     /// From which all that is drawn follows.
     pub seed: u64,
     stop: &'a AtomicBool,
+    /// Whether it matters how what is written gets to the device.
+    pub(super) is_to_age: bool,
     pool: Vec<u8>,
     made: BTreeSet<PathBuf>,
     unsynced_bytes: u64,
@@ -93,6 +95,7 @@ impl<'a> Place<'a> {
             capacity_bytes,
             seed,
             stop,
+            is_to_age: true,
             pool,
             made: BTreeSet::new(),
             unsynced_bytes: 0,
@@ -208,6 +211,9 @@ impl<'a> Place<'a> {
     }
 
     pub(super) fn sync_file(&self, path: &str) -> Result<(), String> {
+        if !self.is_to_age {
+            return Ok(());
+        }
         let path = self.path(path);
         let opened = OpenOptions::new().write(true).open(&path);
         opened.and_then(|file| file.sync_all()).map_err(self.failed("syncing", &path))
@@ -261,6 +267,9 @@ impl<'a> Place<'a> {
         if self.stop.load(Ordering::Relaxed) {
             return Err("the ageing was stopped".into());
         }
+        if !self.is_to_age {
+            return Ok(());
+        }
         let directory = File::open(&self.root).map_err(self.failed("opening", &self.root))?;
         rustix::fs::syncfs(&directory)
             .map_err(|error| self.failed("syncing", &self.root)(error.into()))?;
@@ -276,7 +285,7 @@ impl<'a> Place<'a> {
 
     /// As memory pressure does. Without root nothing happens, and the history is the same.
     pub(super) fn drop_caches(&self) {
-        if rustix::process::geteuid().is_root() {
+        if self.is_to_age && rustix::process::geteuid().is_root() {
             let _ = drop_kernel_caches();
         }
     }

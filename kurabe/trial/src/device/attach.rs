@@ -94,6 +94,9 @@ pub fn attach(device: &Device, discard: bool, site: &Site<'_>) -> Result<Attache
     if !discard {
         attached.forbid_discards(&text)?;
     }
+    if ground.is_expendable() {
+        attached.leave_flushes_out();
+    }
     let is_cached = ground.is_cached();
     if is_direct && !is_cached && served.is_none() {
         attached.disk_below = attached.taken.as_ref().map(|taken| taken.backing.file_system);
@@ -132,6 +135,14 @@ impl Attached {
     fn new(node: Node, size_bytes: u64, taken: Option<TakenNode>) -> Attached {
         let (notes, served, disk_below, ground) = (Vec::new(), None, None, None);
         Attached { node, size_bytes, notes, taken, served, disk_below, ground }
+    }
+
+    /// Tells the kernel that the device has no cache of its own, where that can be told.
+    fn leave_flushes_out(&self) {
+        if let Some(TakenNode { index, .. }) = &self.taken {
+            // With flushes it takes longer, and comes to the same.
+            let _ = fs::write(format!("/sys/block/loop{index}/queue/write_cache"), "write through");
+        }
     }
 
     /// A loop device passes a discard on as a hole in its file, and a request for zeros too, unless

@@ -23,7 +23,8 @@ struct Found {
     #[serde(flatten)]
     backing: Backing,
     size_bytes: u64,
-    /// Whether what was never written stays so: an image that is to hold what is written to it, and nothing else.
+    /// Whether what was never written stays so: an image that is being made, and is to hold what is written to it
+    /// and nothing else. Who makes it makes it durable.
     #[serde(default)]
     keeps_holes: bool,
 }
@@ -158,6 +159,10 @@ impl Ground for Filled {
 
     fn is_cached(&self) -> bool {
         !self.on_disk
+    }
+
+    fn is_expendable(&self) -> bool {
+        self.keeps_holes
     }
 
     fn freshen(
