@@ -28,14 +28,14 @@ pub fn file_systems() -> Result<u8, Failure> {
 
 /// `kurabe layers`.
 pub fn layers() -> Result<u8, Failure> {
-    print("Stores, for programs of the object language, written first (lump over ext4):\n");
-    list(store::STORES.iter().map(|one| (one.name, one.summary, lacks(one))).collect());
     print("Over the directory of a file system, written in front of it (gocryptfs over ext4):\n");
     list(upper::all().iter().map(|one| (one.name, one.summary, upper::lacks(one))).collect());
     print("Below a file system, written behind it (ext4 over delay:200us):\n");
     for notation in trial::device::layer_notations() {
         print(&format!("{notation}\n"));
     }
+    print("Stores, for programs of the object language, written first (lump over ext4):\n");
+    list(store::STORES.iter().map(|one| (one.name, one.summary, lacks(one))).collect());
     Ok(exit::OK)
 }
 

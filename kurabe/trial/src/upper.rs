@@ -20,7 +20,9 @@ use lab::contender::{Contender, Layer};
 use rustix::mount::UnmountFlags;
 use vocabulary::suggestion::unknown;
 
-use crate::filesystem::kernel::{make_mount_point, sync_file_system, unmount};
+use crate::filesystem::kernel::{
+    make_mount_point, sync_file_system, unmount, unmount_unless_used,
+};
 use crate::filesystem::{
     Access, FileSystem, Instance, Owner, Stage, Tool, by_name as file_system_by_name, cpu_time_of,
     kernel_lacks, missing_of,
@@ -261,6 +263,21 @@ impl Over {
         Ok(())
     }
 
+    /// Unmounts it, does something to what is below, and mounts it again; leaves it as it is where somebody
+    /// uses it.
+    fn mount_again(
+        &mut self,
+        tools: &mut Toolbox,
+        with_below: impl FnOnce(&mut dyn Instance, &mut Toolbox) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        if !unmount_unless_used(&self.point, tools)? {
+            return Ok(());
+        }
+        self.mounted = false;
+        with_below(self.below.as_mut(), tools)?;
+        self.mount_own(tools)
+    }
+
     fn unmount_own(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
         unmount(&self.point, tools)?;
         self.mounted = false;
@@ -299,9 +316,7 @@ impl Instance for Over {
     }
 
     fn mount_anew(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
-        self.unmount_own(tools)?;
-        self.below.mount_anew(tools)?;
-        self.mount_own(tools)
+        self.mount_again(tools, |below, tools| below.mount_anew(tools))
     }
 
     fn background_work(&self, host: &HostProc) -> Option<String> {
@@ -314,9 +329,7 @@ impl Instance for Over {
     }
 
     fn cool_alone(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
-        self.unmount_own(tools)?;
-        self.below.cool_alone(tools)?;
-        self.mount_own(tools)
+        self.mount_again(tools, |below, tools| below.cool_alone(tools))
     }
 
     /// Its own dirty pages go to the layer below, which makes them durable.

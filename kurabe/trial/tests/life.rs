@@ -549,6 +549,24 @@ fn a_mount_anew_has_the_same_options_and_waits_for_nobody_for_long() {
 }
 
 #[test]
+fn a_layer_that_somebody_uses_stays_mounted() {
+    on_memory("mem:384M", |prepared, home| {
+        let scratch = scratch(home, 0);
+        let mut live = Live::begin(prepared, "overlayfs over ext4", &scratch);
+        let point = live.instance.directory();
+        fs::write(point.join("file"), b"x").unwrap();
+        let held = fs::File::open(point.join("file")).unwrap();
+        live.instance.mount_anew(&mut live.tools).unwrap();
+        let notes = live.tools.notes().join("\n");
+        assert!(notes.contains("not mounted anew before the run: it is in use"), "{notes}");
+        drop(held);
+        live.instance.mount_anew(&mut live.tools).unwrap();
+        assert_eq!(fs::read(point.join("file")).unwrap(), b"x");
+        live.end();
+    });
+}
+
+#[test]
 fn a_check_notices_damage() {
     on_memory("mem:384M", |prepared, home| {
         for (number, text) in ["ext2", "ext4", "xfs", "btrfs", "zfs-fuse"].iter().enumerate() {

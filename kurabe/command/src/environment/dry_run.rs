@@ -50,7 +50,7 @@ const MAKING_MAX: Duration = Duration::from_secs(60);
 const IMAGE_BYTES_MAX: u64 = 64 << 30;
 /// What a trial spends on waiting for its device and on dropping caches, which a dry run leaves out.
 const SETTLING: Duration = Duration::from_millis(200);
-/// What somebody sees of a command that fails.
+/// How a full file system is told of: by the C library, and by Rust programs.
 const OUT_OF_SPACE: [&str; 2] = ["No space left on device", "os error 28"];
 
 /// Tries what the study asks for. `first` is the trial that comes first.

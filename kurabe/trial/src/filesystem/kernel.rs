@@ -180,10 +180,7 @@ impl KernelInstance {
     /// Unmounts it and mounts it again, the device's pages dropped in between if so asked; leaves it
     /// mounted, with a remark, where somebody uses it.
     fn mount_again(&mut self, drop_pages: bool, tools: &mut Toolbox) -> Result<(), Failure> {
-        let point = self.stage.mount_point();
-        if !unmount_within(ANEW_WAIT_MAX, &point, tools)? {
-            let users = users_text(&point, tools);
-            tools.note(format!("not mounted anew before the run: it is in use{users}"));
+        if !unmount_unless_used(&self.stage.mount_point(), tools)? {
             return Ok(());
         }
         self.mounted = false;
@@ -421,6 +418,17 @@ pub fn unmount(point: &Path, tools: &mut Toolbox) -> Result<(), Failure> {
         BUSY_WAIT_MAX.as_secs(),
         users_text(point, tools)
     )))
+}
+
+/// Unmounts before it is mounted anew; leaves it mounted, with a remark, where somebody uses it, and says
+/// whether it did.
+pub fn unmount_unless_used(point: &Path, tools: &mut Toolbox) -> Result<bool, Failure> {
+    let is_unmounted = unmount_within(ANEW_WAIT_MAX, point, tools)?;
+    if !is_unmounted {
+        let users = users_text(point, tools);
+        tools.note(format!("not mounted anew before the run: it is in use{users}"));
+    }
+    Ok(is_unmounted)
 }
 
 /// Unmounts, unless it is in use for all that time; says whether it did.
