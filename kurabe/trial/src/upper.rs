@@ -20,9 +20,7 @@ use lab::contender::{Contender, Layer};
 use rustix::mount::UnmountFlags;
 use vocabulary::suggestion::unknown;
 
-use crate::filesystem::kernel::{
-    make_mount_point, sync_file_system, unmount, unmount_unless_used,
-};
+use crate::filesystem::kernel::{make_mount_point, sync_file_system, unmount, unmount_unless_used};
 use crate::filesystem::{
     Access, FileSystem, Instance, Owner, Stage, Tool, by_name as file_system_by_name, cpu_time_of,
     kernel_lacks, missing_of,
