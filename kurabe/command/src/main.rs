@@ -1,6 +1,7 @@
 //! kurabe: hyperfine for file systems. This file only sends each subcommand on its way.
 
 mod ageing;
+mod disk;
 mod environment;
 mod exit;
 mod history;
@@ -57,6 +58,7 @@ fn main() -> ExitCode {
         Action::Promise(args) => promises::one(&args),
         Action::Ack(args) => crash::acknowledge(&args),
         Action::Age(args) => ageing::age(&args),
+        Action::Disk(action) => disk::disk(&action),
         Action::Doctor => machine::doctor(),
         Action::FileSystems => machine::file_systems(),
         Action::Layers => machine::layers(),

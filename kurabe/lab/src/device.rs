@@ -1,5 +1,5 @@
 //! The notation of a device: `KIND:SIZE[@DIR]` or an absolute path, with layers in front that are
-//! joined by `+`. Knows the notation only; which kinds and layers there are, and what they mean, is
+//! joined by `+`. `LAYER:WORDS:SIZE[@DIR]` is short for that layer on memory, or on an image in `DIR`. Knows the notation only; which kinds and layers there are, and what they mean, is
 //! the trial room's business.
 
 use std::fmt;
@@ -93,6 +93,14 @@ impl DeviceName {
             Some((word, directory)) => (word, Some(PathBuf::from(directory))),
             None => (rest, None),
         };
+        // What stands between the kind and the size belongs to a layer on what is made.
+        let (kind, word) = match word.rsplit_once(':') {
+            Some((words, size)) => {
+                layers.push(format!("{kind}:{words}"));
+                (if directory.is_some() { IMAGE } else { MEMORY }, size)
+            }
+            None => (kind, word),
+        };
         let size_bytes = match parse_size(word) {
             Err(error) => return fail(error.to_string()),
             Ok(bytes) if bytes < SIZE_BYTES_MIN => {
@@ -166,6 +174,12 @@ mod tests {
             Base::Made { kind: "loop".into(), size_bytes: 1 << 30, directory }
         );
         assert!(DeviceName::parse(DEFAULT_DEVICE).is_ok());
+        for (short, whole) in [
+            ("hdd:st1000dm003:8G", "hdd:st1000dm003+mem:8G"),
+            ("delay:1ms+hdd:a,seed=3:8G@/d", "delay:1ms+hdd:a,seed=3+loop:8G@/d"),
+        ] {
+            assert_eq!(DeviceName::parse(short).unwrap().to_string(), whole);
+        }
     }
 
     #[test]

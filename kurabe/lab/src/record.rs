@@ -2,7 +2,7 @@
 //!
 //! Integers for nanoseconds and bytes. A field that could not be measured is absent, never zero.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde::{Deserialize, Serialize};
 use serde_with_macros::skip_serializing_none;
@@ -106,6 +106,9 @@ pub struct Record {
     pub checks: Vec<Check>,
     /// What power cuts showed, in the words of the room that tried them.
     pub power_cuts: Option<serde_json::Value>,
+    /// The disks that were modelled below the contender.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub disks: Vec<ModelledDisk>,
     /// With whom it took turns; absent for a trial that had the machine to itself.
     pub side_by_side: Option<SideBySide>,
     /// Whether it failed because its part of the device was full; the whole device may suffice.
@@ -141,6 +144,49 @@ pub struct Timeline {
     pub violated_ns: Vec<u64>,
     /// The same on a disk that ignores flushes.
     pub control_violated_ns: Vec<u64>,
+}
+
+/// A disk that was modelled: what it was, how late it answered, what it was asked for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ModelledDisk {
+    /// Its layer, such as `hdd`.
+    pub layer: String,
+    /// The profile, with what was changed of it.
+    pub profile: String,
+    /// What it is a profile of.
+    pub title: String,
+    /// Of everything random.
+    pub seed: u64,
+    /// How late it answered.
+    pub lateness: Lateness,
+    /// What the model itself needs for a request, in ns.
+    pub model_ns_per_request: u64,
+    /// What the model counted.
+    pub counters: BTreeMap<String, u64>,
+    /// Where requests went over time, their sizes, distances and runs.
+    pub picture: serde_json::Value,
+}
+
+/// How much later than the model said replies came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lateness {
+    /// Replies.
+    pub replies: u64,
+    /// The median, in ns.
+    pub p50_ns: u64,
+    /// Of one in a hundred, in ns.
+    pub p99_ns: u64,
+    /// The worst, in ns.
+    pub max_ns: u64,
+    /// What p99 may be, in ns.
+    pub limit_ns: u64,
+}
+
+impl Lateness {
+    /// Whether the machine could not keep up with the disk.
+    pub fn is_late(&self) -> bool {
+        self.p99_ns > self.limit_ns
+    }
 }
 
 /// The guest of one trial: booted for it, and ended with it.
@@ -436,6 +482,7 @@ impl Record {
             ("checks", self.checks.len().max(of_load(|load| load.checks.len()))),
             ("phases", self.phases.len()),
             ("notes", self.notes.len()),
+            ("disks", self.disks.len()),
         ];
         if let Some((what, count)) = lists.into_iter().find(|(_, count)| *count > LISTED_MAX) {
             return Err(format!(
@@ -453,6 +500,7 @@ impl Record {
             self.space_before,
             self.space_after,
             self.checks,
+            self.disks.iter().map(|disk| (&disk.lateness, &disk.counters)).collect::<Vec<_>>(),
             latencies
         ]);
         match largest(&figures) {

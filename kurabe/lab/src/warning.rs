@@ -84,6 +84,8 @@ pub enum Kind {
     Disturbed,
     /// The contenders lived in guests with an emulated processor.
     Emulated,
+    /// A modelled disk answered later than its model said.
+    LateReplies,
 }
 
 impl Warning {

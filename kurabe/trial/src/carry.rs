@@ -184,10 +184,14 @@ impl Trial<'_> {
         let detached = match attached {
             Some(attached) => attached
                 .detach()
-                .map(|said| said.into_iter().for_each(|said| tools.note(said)))
+                .map(|said| {
+                    said.reached.into_iter().for_each(|said| tools.note(said));
+                    said.disks
+                })
                 .map_err(|error| Failure::of(error.to_string())),
-            None => Ok(()),
+            None => Ok(Vec::new()),
         };
+        let detached = detached.map(|disks| self.note_disks(disks, tools));
         // The first failure is the cause; what followed from it is a remark.
         for failure in [&ended, &detached].into_iter().filter_map(|step| step.as_ref().err()) {
             if carried.is_err() {
@@ -196,6 +200,16 @@ impl Trial<'_> {
         }
         let carried = carried.map_err(|failure| failure.with_size(self.device_bytes));
         carried.and(ended).and(detached)
+    }
+
+    /// What the disks say that were modelled below the contender.
+    fn note_disks(&mut self, disks: Vec<serde_json::Value>, tools: &mut Toolbox) {
+        for disk in disks {
+            match serde_json::from_value(disk) {
+                Ok(disk) => self.record.disks.push(disk),
+                Err(error) => tools.note(format!("what a modelled disk says: {error}")),
+            }
+        }
     }
 
     /// Whether discards may reach the device: the study or the contender's own options ask for

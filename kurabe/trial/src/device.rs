@@ -277,6 +277,10 @@ impl DeviceRequest {
         }
         let request =
             (kind.request)(&name.base, destroy).map_err(|problem| error(exists, &problem))?;
+        if let Some(size_bytes) = request.size_bytes() {
+            let fit = |layer: &String| layer::check_size(layer, size_bytes);
+            name.layers.iter().try_for_each(fit).map_err(|problem| error(false, &problem))?;
+        }
         Ok(DeviceRequest { name, request })
     }
 

@@ -25,7 +25,7 @@ use crate::leftovers::Process;
 
 mod clean;
 
-pub use clean::{CleanReport, clean, give_back_scratch};
+pub use clean::{CleanReport, clean, give_back_scratch, holder_of_loop};
 
 /// The directory of the runners' ledgers in kurabe's own.
 const LEDGERS: &str = "ledger";

@@ -60,6 +60,9 @@ pub enum Action {
     Ack(AckArgs),
     /// Age the file system of the current directory, or list the profiles.
     Age(AgeArgs),
+    /// Modelled disks: list them, attach one for any program, replay a trace on one.
+    #[command(subcommand)]
+    Disk(DiskAction),
     /// Show what this machine can do, and what to install for the rest.
     Doctor,
     /// List the file systems that kurabe knows.
@@ -142,6 +145,51 @@ fn with_help() -> String {
         "Also build these modules for its kernel now, instead of when they are first needed: {}",
         names.join(", ")
     )
+}
+
+/// `kurabe disk`.
+#[derive(Debug, Subcommand)]
+pub enum DiskAction {
+    /// List the profiles, or the parameters of one with their sources.
+    Profiles {
+        /// The profile. [default: list all]
+        name: Option<String>,
+    },
+    /// Serve a modelled disk as a block device until Ctrl-C or 'kurabe disk detach'; prints its path.
+    Attach {
+        /// PROFILE[,WORD=VALUE...]:SIZE in memory, or with @DIR in an image there; such as
+        /// st1000dm003:8G.
+        disk: String,
+        /// Write every request to FILE when it is detached.
+        #[arg(long, value_name = "FILE")]
+        trace: Option<PathBuf>,
+    },
+    /// End what 'kurabe disk attach' serves.
+    Detach {
+        /// The path that it printed.
+        device: PathBuf,
+    },
+    /// Replay a trace on another disk, in virtual time: 'the same run on the other disk'.
+    Replay {
+        /// The trace, of 'kurabe disk attach --trace'.
+        trace: PathBuf,
+        /// PROFILE[,WORD=VALUE...].
+        profile: String,
+        /// Write the trace as it would have been on that disk to FILE.
+        #[arg(long, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
+    /// Convert a trace for other programs.
+    Export {
+        /// The trace.
+        trace: PathBuf,
+        /// Write a table.
+        #[arg(long, value_name = "FILE", required_unless_present = "blktrace")]
+        csv: Option<PathBuf>,
+        /// Write what blkparse and btt read.
+        #[arg(long, value_name = "FILE")]
+        blktrace: Option<PathBuf>,
+    },
 }
 
 /// `kurabe age`.

@@ -6,7 +6,9 @@ use super::spread::spread;
 use super::{Comparison, ContenderAnalysis, Samples, median};
 use crate::load::Unit;
 use crate::plan::Plan;
-use crate::record::{CommandUsage, DeviceDelta, GuestFacts, Outcome, Phase, Record, TIME_METRIC};
+use crate::record::{
+    CommandUsage, DeviceDelta, GuestFacts, ModelledDisk, Outcome, Phase, Record, TIME_METRIC,
+};
 use crate::spec::Cache;
 use crate::statistics::{self, OrderEffect, Slow};
 use crate::warning::{Kind, Warning};
@@ -41,6 +43,7 @@ pub(super) fn collect(
     for (index, contender) in contenders.iter().enumerate() {
         let records: Vec<&Record> = samples.completed(index).collect();
         failures(contender, samples, &mut warnings);
+        warnings.extend(late_replies(&contender.label, &records));
         of_contender(contender, &records, &primary_values(samples, index), &mut warnings);
         if plan.study.cache == Cache::Cold {
             warnings.extend(warm_runs(&contender.label, &records));
@@ -329,6 +332,25 @@ fn warm_runs(label: &str, records: &[&Record]) -> Option<Warning> {
         label,
         format!(
             "{which} read at most {most} KiB from the device, the others at least {least} KiB, so not all began with equally cold caches or did the same work; see 'notes' and 'phases' in records.jsonl, and repeat"
+        ),
+    ))
+}
+
+/// Whether this machine kept up with the disk that was modelled.
+fn late_replies(label: &str, records: &[&Record]) -> Option<Warning> {
+    let is_late = |disk: &&ModelledDisk| disk.lateness.is_late();
+    let late: Vec<_> = records.iter().filter_map(|one| one.disks.iter().find(is_late)).collect();
+    let worst = late.iter().max_by_key(|disk| disk.lateness.p99_ns)?;
+    let (p99, limit) = (worst.lateness.p99_ns / 1000, worst.lateness.limit_ns / 1000);
+    Some(Warning::of(
+        Kind::LateReplies,
+        label,
+        format!(
+            "in {} of {} runs the modelled disk ({}:{}) answered late: 1 % of replies by more than {p99} µs, where {limit} µs are allowed; its times are this machine's as much as the disk's, so run it on an idle machine, or with fewer threads",
+            late.len(),
+            records.len(),
+            worst.layer,
+            worst.profile
         ),
     ))
 }

@@ -66,7 +66,7 @@ impl<'a> Bench<'a> {
     /// Gives its device back.
     pub fn clear(&self) -> Result<(), Failure> {
         let attached = self.device.take();
-        attached.map_or(Ok(None), Attached::detach).map(drop).map_err(Failure::from)
+        attached.map_or(Ok(()), |one| one.detach().map(drop)).map_err(Failure::from)
     }
 
     /// Takes a recording that was made on another one, or kept.

@@ -5,6 +5,7 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
+use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use block::loop_status;
@@ -12,8 +13,9 @@ use lab::event::Mark;
 use lab::spec::{Device, Part};
 use rustix::fs::{AtFlags, OFlags, StatxFlags};
 
+use super::layer;
 use super::loop_node::{self, Backing, RELEASE_WAIT_MAX, Released};
-use super::served::Served;
+use super::served::{Said, Served};
 use super::{BlockDeviceFacts, DeviceError, Ground, Site, kind};
 use crate::ledger::{Ledger, Taken};
 use crate::node::Node;
@@ -97,6 +99,9 @@ pub fn attach(device: &Device, discard: bool, site: &Site<'_>) -> Result<Attache
     if ground.is_expendable() {
         attached.leave_flushes_out();
     }
+    if let Some(turns) = layer::rotational(&device.layers) {
+        attached.say_turning(turns).map_err(system("saying what turns of"))?;
+    }
     let is_cached = ground.is_cached();
     if is_direct && !is_cached && served.is_none() {
         attached.disk_below = attached.taken.as_ref().map(|taken| taken.backing.file_system);
@@ -161,6 +166,13 @@ impl Attached {
         }
     }
 
+    /// Tells the kernel, and whoever asks it, whether the device turns. mkfs and mount look.
+    fn say_turning(&self, turns: bool) -> io::Result<()> {
+        let Some(TakenNode { index, .. }) = &self.taken else { return Ok(()) };
+        let path = format!("/sys/block/loop{index}/queue/rotational");
+        fs::write(&path, if turns { "1" } else { "0" })
+    }
+
     /// The device node that mkfs and mount are given.
     pub fn node(&self) -> &Node {
         &self.node
@@ -201,6 +213,21 @@ impl Attached {
             .map_err(system("changing what lies on"))
     }
 
+    /// Keeps every request of the modelled disk from now on.
+    pub fn keep_trace(&mut self) -> io::Result<()> {
+        self.served.as_mut().map_or(Ok(()), Served::keep_trace)
+    }
+
+    /// The trace that was kept, where a disk is modelled, and how many requests found no room.
+    pub fn trace(&mut self) -> io::Result<Option<(File, u64)>> {
+        self.served.as_mut().map(Served::trace).transpose()
+    }
+
+    /// Whether what serves the layers has ended before its time, and how.
+    pub fn has_ended(&mut self) -> io::Result<Option<ExitStatus>> {
+        self.served.as_mut().map_or(Ok(None), Served::has_ended)
+    }
+
     /// From now on, what is found on a real device is the trial's.
     pub fn begin_making(&mut self) {
         if let Some(ground) = &mut self.ground {
@@ -225,11 +252,11 @@ impl Attached {
     /// users to go. Says what reached the device below its layers, where it has some.
     /// Errors: somebody still uses it; the error says who, when that can be seen. The runner's
     /// ledger still has it then.
-    pub fn detach(mut self) -> Result<Option<String>, DeviceError> {
+    pub fn detach(mut self) -> Result<Said, DeviceError> {
         self.release()
     }
 
-    fn release(&mut self) -> Result<Option<String>, DeviceError> {
+    fn release(&mut self) -> Result<Said, DeviceError> {
         if let Some(mut taken) = self.taken.take() {
             drop(taken.device.take());
             loop_node::release(taken.index, taken.backing, RELEASE_WAIT_MAX)
@@ -238,11 +265,11 @@ impl Attached {
         }
         self.node.remove();
         let ended = self.served.take().map(Served::end).transpose();
-        let said = ended.map_err(DeviceError::system("ending what served the layers"))?.flatten();
+        let said = ended.map_err(DeviceError::system("ending what served the layers"))?;
         if let Some(mut ground) = self.ground.take() {
             ground.release().map_err(DeviceError::system(format!("wiping {}", ground.text())))?;
         }
-        Ok(said)
+        Ok(said.unwrap_or_default())
     }
 }
 

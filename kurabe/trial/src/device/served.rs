@@ -9,7 +9,7 @@
 //! after a request than before it: first the recorder of a trial of power cuts, then what each cut leaves.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::num::NonZeroU64;
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
@@ -17,7 +17,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ExitCode};
+use std::process::{Child, ExitCode, ExitStatus};
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
@@ -29,11 +29,14 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::layer::{self, Stack};
+use super::layer::{self, Layered, ModelledDisk, Stack};
 use crate::sys;
 
 /// Requests of the kernel that are carried at a time.
 const THREADS: usize = 32;
+
+/// Priority of a server that answers at times of a model.
+const NICE: i32 = -15;
 
 /// How long the server may take to answer.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -44,6 +47,10 @@ const PATIENCE: Duration = Duration::from_secs(60);
 enum Ask {
     /// Serve the device that came in as the standard input, below these layers.
     Layers { layers: Vec<String> },
+    /// Keep every request of the uppermost modelled disk from now on.
+    KeepTrace,
+    /// Write what was kept next to the served file; answered with how many requests found no room.
+    WriteTrace,
     /// Serve a fresh disk of so many bytes below these layers, and record it into the file that came in as
     /// the standard input, which may have so many bytes.
     Record { size_bytes: u64, layers: Vec<String>, data_bytes_max: u64 },
@@ -70,6 +77,15 @@ pub enum Pages {
     /// What was read once, or ahead, is read from memory until something else is served. A mount reads its
     /// journal in hundreds of small pieces.
     Kept,
+}
+
+/// What a server says at its end.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Said {
+    /// Of the requests that reached the device below the layers.
+    pub reached: Option<String>,
+    /// Of each disk that was modelled.
+    pub disks: Vec<Value>,
 }
 
 /// The trial's side. The server is killed when this is dropped.
@@ -117,6 +133,22 @@ impl Served {
         self.open(Pages::None)
     }
 
+    /// Keeps every request of the uppermost modelled disk from now on.
+    pub fn keep_trace(&mut self) -> io::Result<()> {
+        self.ask(&Ask::KeepTrace)
+    }
+
+    /// What was kept, and how many requests found no room.
+    pub fn trace(&mut self) -> io::Result<(File, u64)> {
+        let lost = self.ask(&Ask::WriteTrace)?;
+        Ok((File::open(trace_of(&self.point))?, lost))
+    }
+
+    /// Whether it has ended, and how.
+    pub fn has_ended(&mut self) -> io::Result<Option<ExitStatus>> {
+        self.server.try_wait()
+    }
+
     /// Takes a recording that was kept.
     pub fn take(&mut self, log: Log) -> io::Result<()> {
         self.ask(&Ask::Open { log })
@@ -152,9 +184,9 @@ impl Served {
         OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)
     }
 
-    /// Ends the server and gives what it says of the requests that reached the device. Nothing uses
-    /// the served file any more.
-    pub fn end(mut self) -> io::Result<Option<String>> {
+    /// Ends the server and gives what it says of the requests that reached the device, and what its
+    /// layers say. Nothing uses the served file any more.
+    pub fn end(mut self) -> io::Result<Said> {
         // A server that is gone says nothing, and its status says why.
         let _ = self.talk.get_ref().shutdown(std::net::Shutdown::Write);
         let said = self.hear();
@@ -217,7 +249,16 @@ fn serve(point: &Path) -> io::Result<()> {
         let ask = serde_json::from_str(&line?).map_err(io::Error::other);
         say(&ask.and_then(|ask| serving.answer(ask)).map_err(|error| error.to_string()))?;
     }
-    say(&Ok(serving.counted.map(|device| counts_text(&device)).into()))
+    let said = Said {
+        reached: serving.counted.as_ref().map(|device| counts_text(device)),
+        disks: serving.disks.iter().map(|disk| disk.facts()).collect(),
+    };
+    say(&Ok(serde_json::to_value(said)?))
+}
+
+/// Where a trace is written.
+fn trace_of(point: &Path) -> PathBuf {
+    point.with_file_name("trace")
 }
 
 fn counts_text(device: &CountingDevice<FileDevice>) -> String {
@@ -235,6 +276,7 @@ struct Serving {
     /// What is served, once something is, and the server.
     top: Option<(Arc<Changeable>, Arc<Server>)>,
     counted: Option<Arc<CountingDevice<FileDevice>>>,
+    disks: Vec<Arc<dyn ModelledDisk>>,
     recorder: Option<Arc<Recorder<Disk>>>,
     recording: Option<Arc<Recording>>,
     /// The states of the recording on a disk that keeps its word, and on one that does not.
@@ -255,14 +297,32 @@ impl Serving {
                 let device = FileDevice::open("/proc/self/fd/0", &options)?;
                 let counted = Arc::new(CountingDevice::new(device));
                 self.counted = Some(counted.clone());
-                self.serve(below(&layers, Box::new(counted))?, None)
+                {
+                    let layered = below(&layers, Box::new(counted))?;
+                    self.disks = layered.disks;
+                    if !self.disks.is_empty() {
+                        // A reply is to come when the disk would give it, whatever else runs.
+                        let _ = rustix::process::setpriority_process(None, NICE);
+                    }
+                    self.serve(layered.stack, None)
+                }
+            }
+            Ask::KeepTrace => {
+                self.disk()?.keep_trace();
+                Ok(Value::Null)
+            }
+            Ask::WriteTrace => {
+                let mut file = BufWriter::new(File::create(trace_of(&self.point))?);
+                let lost = self.disk()?.write_trace(&mut file)?;
+                file.flush()?;
+                Ok(lost.into())
             }
             Ask::Record { size_bytes, layers, data_bytes_max } => {
                 let disk = Disk::over(Arc::new(Stale::new(size_bytes)));
                 let recorder = Recorder::new(disk, input()?).with_bytes_max(data_bytes_max);
                 let recorder = Arc::new(recorder);
                 self.recorder = Some(recorder.clone());
-                self.serve(below(&layers, Box::new(recorder))?, None)
+                self.serve(below(&layers, Box::new(recorder))?.stack, None)
             }
             Ask::Open { log } => {
                 let recording = Recording::open(log, input()?).map_err(io::Error::other)?;
@@ -288,6 +348,11 @@ impl Serving {
                 self.serve(Box::new(disk), stale)
             }
         }
+    }
+
+    fn disk(&self) -> io::Result<&dyn ModelledDisk> {
+        let none = || io::Error::other("no disk is modelled");
+        self.disks.last().map(|disk| &**disk).ok_or_else(none)
     }
 
     fn recorder(&self) -> io::Result<&Recorder<Disk>> {
@@ -337,9 +402,11 @@ impl Serving {
 }
 
 /// Puts layers, the uppermost first, on top of a device.
-fn below(layers: &[String], device: Stack) -> io::Result<Stack> {
-    let put = |stack, layer: &String| Ok(layer::read(layer).map_err(io::Error::other)?(stack));
-    layers.iter().rev().try_fold(device, put)
+fn below(layers: &[String], device: Stack) -> io::Result<Layered> {
+    let put = |below, layer: &String| {
+        layer::read(layer).and_then(|put| put(below)).map_err(io::Error::other)
+    };
+    layers.iter().rev().try_fold(Layered { stack: device, disks: Vec::new() }, put)
 }
 
 fn nothing() -> io::Error {

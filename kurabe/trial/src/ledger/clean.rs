@@ -88,6 +88,27 @@ fn clean_ledger(own: &Directory, ledgers: &Directory, name: &str, report: &mut C
     }
 }
 
+/// The living process that has a loop device, by the ledgers of scratch directories.
+pub fn holder_of_loop(own: &Directory, index: u32) -> io::Result<Option<u32>> {
+    for name in own.names()? {
+        let Some(name) = name.to_str().filter(|name| is_ours_by_name(name)) else { continue };
+        // What is no directory, or is gone by now, has no ledger.
+        let Ok(scratch) = own.open_directory(name) else { continue };
+        for ledger in scratch.names()? {
+            let Some(ledger) = ledger.to_str() else { continue };
+            if !ledger.starts_with(SCRATCH_LEDGER_PREFIX) {
+                continue;
+            }
+            let contents = read_contents(&scratch.append_file(ledger)?)?;
+            let is_it = |taken: &Taken| matches!(taken, Taken::LoopNode { index: one, .. } if *one == index);
+            if owner_lives(&contents) && contents.held.values().any(is_it) {
+                return Ok(contents.owner.map(|(pid, ..)| pid));
+            }
+        }
+    }
+    Ok(None)
+}
+
 /// How long the lock on a dead owner's ledger is waited for: what it had just started has a copy of
 /// its descriptors until it runs.
 const LOCK_WAIT_MAX: Duration = Duration::from_secs(5);

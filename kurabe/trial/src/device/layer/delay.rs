@@ -3,13 +3,15 @@
 use block::{Delay, DelayingDevice, Delays};
 use lab::quantity::{parse_duration, parse_percent};
 
-use super::{Layer, Put};
+use super::{Layer, Put, any_size, plain};
 
 pub(super) static LAYER: Layer = Layer {
     name: "delay",
     notation: "delay:TIME, delay:PERCENT or delay:read=...,write=...,flush=... (answers later, by a \
                time such as 200us or a share such as 10% of the time that the layers below take)",
     read,
+    fits: any_size,
+    rotational: None,
 };
 
 /// The longest time for which a request is believed to be held back by intent.
@@ -30,7 +32,7 @@ fn read(words: &str) -> Result<Put, String> {
             other => return Err(format!("'{other}' is no kind of request")),
         }
     }
-    Ok(Box::new(move |below| Box::new(DelayingDevice::new(below, delays))))
+    Ok(plain(move |below| Box::new(DelayingDevice::new(below, delays))))
 }
 
 fn amount_of(text: &str) -> Result<Delay, String> {

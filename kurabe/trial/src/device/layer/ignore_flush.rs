@@ -2,7 +2,7 @@
 
 use block::{Fault, FaultyDevice};
 
-use super::{Layer, no_words};
+use super::{Layer, any_size, no_words, plain};
 
 /// Its name, by which others put it under a control.
 pub const NAME: &str = "ignore-flush";
@@ -12,6 +12,8 @@ pub(super) static LAYER: Layer = Layer {
     notation: "ignore-flush (answers flushes without carrying them out, as a disk that lies)",
     read: |words| {
         no_words(words)?;
-        Ok(Box::new(|below| Box::new(FaultyDevice::new(below, vec![Fault::IgnoreFlushes]))))
+        Ok(plain(|below| Box::new(FaultyDevice::new(below, vec![Fault::IgnoreFlushes]))))
     },
+    fits: any_size,
+    rotational: None,
 };

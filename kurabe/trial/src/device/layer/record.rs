@@ -3,7 +3,7 @@
 use crash::Recorder;
 use rustix::fs::{MemfdFlags, memfd_create};
 
-use super::{Layer, no_words};
+use super::{Layer, any_size, no_words, plain};
 
 pub(super) static LAYER: Layer = Layer {
     name: "record",
@@ -12,6 +12,8 @@ pub(super) static LAYER: Layer = Layer {
         no_words(words)?;
         let data = memfd_create("recording", MemfdFlags::CLOEXEC)
             .map_err(|error| format!("there is no memory for it ({error})"))?;
-        Ok(Box::new(|below| Box::new(Recorder::new(below, data.into()))))
+        Ok(plain(|below| Box::new(Recorder::new(below, data.into()))))
     },
+    fits: any_size,
+    rotational: None,
 };

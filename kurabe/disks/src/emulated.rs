@@ -1,0 +1,274 @@
+//! A model driven by the real clock under a block device: each request is carried out on what lies
+//! below, and answered when the model says so.
+//!
+//! All requests share one model. A thread whose reply is fixed sleeps until then by itself. Of those
+//! whose reply is not fixed yet, one wakes at the model's next event and advances it; late waking moves
+//! no event of the model, and how late replies are is counted.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use block::BlockDevice;
+use hdrhistogram::Histogram;
+use serde_json::{Value, json};
+
+use crate::profile::{Placed, Profile, ProfileError};
+use crate::trace::Recorder;
+use crate::{Disk, Operation, Request};
+
+/// Below this a sleep lasts longer than it should.
+const SPIN_MAX: Duration = Duration::from_micros(25);
+/// The p99 lateness of replies above which a run is marked.
+pub const LATE_NS: u64 = 130_000;
+/// A longer lateness counts as this.
+const LATENESS_NS_MAX: u64 = 60_000_000_000;
+
+/// A device that answers as a modelled disk would.
+pub struct Emulated<D> {
+    inner: D,
+    profile: Profile,
+    placed: Placed,
+    state: Mutex<State>,
+    began: Instant,
+}
+
+struct State {
+    disk: Box<dyn Disk>,
+    next_id: u64,
+    /// When each waiting request is answered, once that is fixed.
+    fixed: HashMap<u64, u64>,
+    /// Those that wait for that: one of them leads.
+    waiting: HashMap<u64, Arc<Condvar>>,
+    leader: Option<u64>,
+    lateness: Histogram<u64>,
+    trace: Recorder,
+    model_ns: u64,
+    calls: u64,
+}
+
+/// How late replies were.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lateness {
+    /// Replies.
+    pub replies: u64,
+    /// Half were not later, in ns.
+    pub p50_ns: u64,
+    /// All but one of a hundred were not.
+    pub p99_ns: u64,
+    /// The latest.
+    pub max_ns: u64,
+}
+
+impl<D: BlockDevice> Emulated<D> {
+    /// The profile's disk in front of `inner`, of which that is a slice.
+    ///
+    /// # Errors
+    ///
+    /// The slice does not fit on the disk.
+    pub fn new(inner: D, profile: Profile) -> Result<Emulated<D>, ProfileError> {
+        let (disk, placed) = profile.disk(inner.len())?;
+        let state = State {
+            disk,
+            next_id: 0,
+            fixed: HashMap::new(),
+            waiting: HashMap::new(),
+            leader: None,
+            lateness: Histogram::new_with_bounds(1, LATENESS_NS_MAX, 2).expect("sound bounds"),
+            trace: Recorder::new(inner.len()),
+            model_ns: 0,
+            calls: 0,
+        };
+        Ok(Emulated { inner, profile, placed, state: Mutex::new(state), began: Instant::now() })
+    }
+
+    /// How late replies were.
+    pub fn lateness(&self) -> Lateness {
+        self.lock().lateness()
+    }
+
+    /// What a record says of it.
+    pub fn facts(&self) -> Value {
+        let state = self.lock();
+        let lateness = state.lateness();
+        let counters: serde_json::Map<String, Value> =
+            state.disk.counters().into_iter().map(|(name, n)| (name.into(), n.into())).collect();
+        json!({
+            "profile": self.profile.words,
+            "layer": self.profile.kind.layer(),
+            "title": self.profile.title,
+            "seed": self.profile.seed,
+            "lateness": {
+                "replies": lateness.replies,
+                "p50_ns": lateness.p50_ns,
+                "p99_ns": lateness.p99_ns,
+                "max_ns": lateness.max_ns,
+                "limit_ns": LATE_NS,
+            },
+            "model_ns_per_request": state.model_ns / state.calls.max(1),
+            "counters": counters,
+            "picture": state.trace.picture(),
+        })
+    }
+
+    /// Hands out the trace so far. Requests wait meanwhile.
+    pub fn with_trace<T>(&self, take: impl FnOnce(&mut Recorder) -> T) -> T {
+        take(&mut self.lock().trace)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no model panics")
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.began.elapsed().as_nanos() as u64
+    }
+
+    /// Carries a request out, and waits for the disk's reply.
+    fn carry<T>(&self, request: Request, act: impl FnOnce(&D) -> io::Result<T>) -> io::Result<T> {
+        let (id, arrived_ns) = {
+            let mut state = self.lock();
+            let now = self.now_ns();
+            let id = state.next_id;
+            state.next_id += 1;
+            state.waiting.insert(id, Arc::default());
+            state.disk.arrive(now, id, self.placed.place(request));
+            state.take_replies();
+            state.model_ns += self.now_ns() - now;
+            state.calls += 1;
+            // The next event may be nearer than what the leader waits for.
+            if let Some(condvar) = state.leader.and_then(|leader| state.waiting.get(&leader)) {
+                condvar.notify_one();
+            }
+            (id, now)
+        };
+        let result = act(&self.inner);
+        let at_ns = self.await_reply(id);
+        let mut state = self.lock();
+        let late_ns = self.now_ns().saturating_sub(at_ns);
+        state.lateness.saturating_record(late_ns.max(1));
+        // Others may wait for what the disk does next.
+        state.disk.advance(at_ns);
+        state.take_replies();
+        state.appoint();
+        state.trace.record(arrived_ns, at_ns, request);
+        result
+    }
+
+    fn await_reply(&self, id: u64) -> u64 {
+        let mut state = self.lock();
+        loop {
+            if let Some(at_ns) = state.fixed.remove(&id) {
+                state.appoint();
+                drop(state);
+                wait_until(self.began + Duration::from_nanos(at_ns));
+                return at_ns;
+            }
+            let condvar = state.waiting[&id].clone();
+            if state.leader.is_some_and(|leader| leader != id) {
+                state = condvar.wait(state).expect("no model panics");
+                continue;
+            }
+            state.leader = Some(id);
+            let now = self.now_ns();
+            match state.disk.next_event() {
+                Some(due) if due <= now => {
+                    state.disk.advance(now);
+                    state.take_replies();
+                }
+                due => {
+                    // A model that owes a reply has something ahead; without it, look again.
+                    let wait = due.map_or(1_000_000, |due| due - now);
+                    let wait = Duration::from_nanos(wait);
+                    state = condvar.wait_timeout(state, wait).expect("no model panics").0;
+                }
+            }
+        }
+    }
+}
+
+impl State {
+    fn take_replies(&mut self) {
+        while let Some(reply) = self.disk.reply() {
+            let condvar = self.waiting.remove(&reply.id).expect("it was asked");
+            self.fixed.insert(reply.id, reply.at_ns);
+            if self.leader == Some(reply.id) {
+                self.leader = None;
+            }
+            condvar.notify_one();
+        }
+    }
+
+    /// Makes sure that somebody leads, where somebody waits.
+    fn appoint(&mut self) {
+        if self.leader.is_none()
+            && let Some((id, condvar)) = self.waiting.iter().next()
+        {
+            self.leader = Some(*id);
+            condvar.notify_one();
+        }
+    }
+
+    fn lateness(&self) -> Lateness {
+        Lateness {
+            replies: self.lateness.len(),
+            p50_ns: self.lateness.value_at_quantile(0.5),
+            p99_ns: self.lateness.value_at_quantile(0.99),
+            max_ns: self.lateness.max(),
+        }
+    }
+}
+
+fn wait_until(end: Instant) {
+    if let Some(sleep) = end.saturating_duration_since(Instant::now()).checked_sub(SPIN_MAX)
+        && !sleep.is_zero()
+    {
+        std::thread::sleep(sleep);
+    }
+    while Instant::now() < end {
+        std::hint::spin_loop();
+    }
+}
+
+impl<D: BlockDevice> BlockDevice for Emulated<D> {
+    fn len(&self) -> u64 {
+        self.inner.len()
+    }
+
+    fn block_size(&self) -> u32 {
+        self.inner.block_size()
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        let request = Request::read(offset, buffer.len() as u64);
+        self.carry(request, |inner| inner.read_at(buffer, offset))
+    }
+
+    fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<()> {
+        let request = Request::write(offset, buffer.len() as u64);
+        self.carry(request, |inner| inner.write_at(buffer, offset))
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.carry(Request::flush(), D::flush)
+    }
+
+    fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
+        self.carry(Request::discard(offset, length), |inner| inner.discard(offset, length))
+    }
+
+    fn zero_range(&self, offset: u64, length: u64) -> io::Result<()> {
+        // Flash forgets what must read as zeros; other disks write them.
+        let operation = match self.profile.kind {
+            crate::Kind::Flash => Operation::Discard,
+            _ => Operation::Write,
+        };
+        let request = Request { operation, offset, length };
+        self.carry(request, |inner| inner.zero_range(offset, length))
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.inner.is_read_only()
+    }
+}

@@ -1,0 +1,178 @@
+//! A trace on another disk, in virtual time.
+//!
+//! A request waits for what it waited for when it was recorded: of the requests that had been answered
+//! when it arrived, the last ones. From the last of those replies to its arrival the host was at work,
+//! and it needs that time again. A request that arrived before anything was answered keeps its time.
+//!
+//! Not valid where the host would have asked for something else: threads that wait for one flush together
+//! on a slow disk had one each on a fast one. [`Validity`] counts what speaks for that.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use hdrhistogram::Histogram;
+
+use crate::profile::{Profile, ProfileError};
+use crate::trace::{Entry, Trace};
+use crate::{Operation, Reply};
+
+/// A longer latency counts as this.
+const LATENCY_NS_MAX: u64 = 3_600_000_000_000;
+/// Share of flushes at once from which on a replay may differ.
+const CONCURRENT_MAX: f64 = 0.05;
+
+/// What came out.
+pub struct Replayed {
+    /// When each request arrived and was answered, in the order of the trace.
+    pub entries: Vec<Entry>,
+    /// From the first arrival to the last reply, as recorded and as replayed.
+    pub recorded_ns: u64,
+    /// See above.
+    pub replayed_ns: u64,
+    /// Latencies of reads, writes and flushes, in ns.
+    pub latencies: [Histogram<u64>; 3],
+    /// What the model counted.
+    pub counters: Vec<(&'static str, u64)>,
+    /// What can be said of its worth.
+    pub validity: Validity,
+}
+
+/// What can be said of a replay's worth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Validity {
+    /// Flushes in the trace.
+    pub flushes: u64,
+    /// Those that arrived while another had not been answered.
+    pub concurrent_flushes: u64,
+    /// The most requests at once.
+    pub depth_max: u64,
+}
+
+impl Validity {
+    fn of(trace: &Trace) -> Validity {
+        let mut ends: BinaryHeap<Reverse<u64>> = BinaryHeap::new();
+        let (mut flushes, mut concurrent, mut flushing_until, mut depth) = (0, 0, 0, 0);
+        for entry in &trace.entries {
+            while ends.peek().is_some_and(|end| end.0 <= entry.arrived_ns) {
+                ends.pop();
+            }
+            ends.push(Reverse(entry.replied_ns));
+            depth = depth.max(ends.len());
+            if entry.request.operation == Operation::Flush {
+                flushes += 1;
+                concurrent += u64::from(entry.arrived_ns < flushing_until);
+                flushing_until = flushing_until.max(entry.replied_ns);
+            }
+        }
+        let depth_max = depth as u64;
+        Validity { flushes, concurrent_flushes: concurrent, depth_max }
+    }
+
+    /// Why the figures may not be what the disk would give, if so.
+    pub fn doubt(&self) -> Option<String> {
+        let share = self.concurrent_flushes as f64 / self.flushes.max(1) as f64;
+        (share > CONCURRENT_MAX).then(|| {
+            format!(
+                "{} of {} flushes came while another was under way: threads that wait for flushes \
+                 share them differently on a slower disk, and the real times can differ by half. \
+                 Run the workload on the emulated disk instead",
+                self.concurrent_flushes, self.flushes
+            )
+        })
+    }
+}
+
+/// Replays a trace on a profile's disk.
+///
+/// # Errors
+///
+/// The traced device does not fit on the disk.
+pub fn replay(trace: &Trace, profile: &Profile) -> Result<Replayed, ProfileError> {
+    let (mut disk, placed) = profile.disk(trace.device_bytes)?;
+    let count = trace.entries.len();
+    // For each request the one before whose reply it waited, and the host's time after it.
+    let waits_for = dependencies(&trace.entries);
+    let mut followers: Vec<Vec<u32>> = vec![Vec::new(); count];
+    // Requests by the virtual time at which they arrive.
+    let mut ready: BinaryHeap<Reverse<(u64, u32)>> = BinaryHeap::new();
+    let first_ns = trace.entries.first().map_or(0, |entry| entry.arrived_ns);
+    for (number, on) in waits_for.iter().enumerate() {
+        match on {
+            Some(before) => followers[*before as usize].push(number as u32),
+            None => {
+                ready.push(Reverse((trace.entries[number].arrived_ns - first_ns, number as u32)));
+            }
+        }
+    }
+    let mut entries = trace.entries.clone();
+    let latency = || Histogram::new_with_bounds(1, LATENCY_NS_MAX, 3).expect("sound bounds");
+    let mut latencies = [latency(), latency(), latency()];
+    let mut replayed_ns = 0;
+    let mut done = 0;
+    while done < count {
+        while let Some(Reply { id, at_ns }) = disk.reply() {
+            done += 1;
+            let entry = &mut entries[id as usize];
+            entry.replied_ns = at_ns;
+            replayed_ns = replayed_ns.max(at_ns);
+            let which = match entry.request.operation {
+                Operation::Read => Some(0),
+                Operation::Write => Some(1),
+                Operation::Flush => Some(2),
+                Operation::Discard => None,
+            };
+            if let Some(which) = which {
+                latencies[which].saturating_record((at_ns - entry.arrived_ns).max(1));
+            }
+            let replied = trace.entries[id as usize].replied_ns;
+            for &follower in &followers[id as usize] {
+                let host_ns = trace.entries[follower as usize].arrived_ns - replied;
+                ready.push(Reverse((at_ns + host_ns, follower)));
+            }
+        }
+        let arrival = ready.peek().map(|one| one.0.0);
+        match (arrival, disk.next_event()) {
+            (Some(arrival), due) if due.is_none_or(|due| due >= arrival) => {
+                let Reverse((at_ns, number)) = ready.pop().expect("it was seen");
+                entries[number as usize].arrived_ns = at_ns;
+                disk.arrive(
+                    at_ns,
+                    u64::from(number),
+                    placed.place(entries[number as usize].request),
+                );
+            }
+            (_, Some(due)) => disk.advance(due),
+            (_, None) => break,
+        }
+    }
+    assert!(done == count, "the disk answers everything: {done} of {count}");
+    let recorded_ns = trace
+        .entries
+        .iter()
+        .map(|entry| entry.replied_ns)
+        .max()
+        .unwrap_or(0)
+        .saturating_sub(first_ns);
+    let (counters, validity) = (disk.counters(), Validity::of(trace));
+    Ok(Replayed { entries, recorded_ns, replayed_ns, latencies, counters, validity })
+}
+
+/// The request whose reply was the last before each arrival.
+fn dependencies(entries: &[Entry]) -> Vec<Option<u32>> {
+    let mut replies: Vec<(u64, u32)> =
+        entries.iter().enumerate().map(|(at, entry)| (entry.replied_ns, at as u32)).collect();
+    replies.sort_unstable();
+    let mut next = 0;
+    let find = |(number, entry): (usize, &Entry)| {
+        while next < replies.len() && replies[next].0 <= entry.arrived_ns {
+            next += 1;
+        }
+        // One that arrived with it or later cannot be waited for, even at the same instant.
+        replies[..next]
+            .iter()
+            .rev()
+            .map(|(_, before)| *before)
+            .find(|before| (*before as usize) < number)
+    };
+    entries.iter().enumerate().map(find).collect()
+}

@@ -1,0 +1,376 @@
+//! What was asked of a device and when it answered: kept in few bytes, and looked at as a whole.
+//!
+//! A trace's file is a header of 16 bytes (`KURATRC1`, the device's size in bytes) and a record for
+//! each request in the order of replies. A record is five numbers of 7 bits a byte, the low bits first:
+//! arrival as the difference from the one before in ns, sign in the lowest bit; time to the reply in ns,
+//! times 4, plus the operation (0 read, 1 write, 2 flush, 3 discard); for all but flushes, the offset as
+//! the difference from the end of the request before, in sectors of 512 bytes, sign in the lowest bit;
+//! and the length in sectors.
+
+use std::io::{self, Read, Write};
+
+use serde_json::Value;
+
+use crate::picture::Picture;
+use crate::{Operation, Request};
+
+const MAGIC: &[u8; 8] = b"KURATRC1";
+/// Offsets and lengths are multiples of it.
+const SECTOR_BYTES: u64 = 512;
+/// Bytes of a trace that is kept in memory at most: about 20 million requests.
+pub const KEPT_BYTES_MAX: usize = 256 << 20;
+
+/// One request and its reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Entry {
+    /// When it arrived.
+    pub arrived_ns: u64,
+    /// When it was answered.
+    pub replied_ns: u64,
+    /// What it was.
+    pub request: Request,
+}
+
+/// The state that each record is a difference from.
+#[derive(Debug, Default, Clone, Copy)]
+struct Before {
+    arrived_ns: u64,
+    end_sector: u64,
+}
+
+/// A trace as it comes in.
+pub struct Recorder {
+    device_bytes: u64,
+    before: Before,
+    bytes: Vec<u8>,
+    keeps: bool,
+    requests: u64,
+    dropped: u64,
+    picture: Picture,
+}
+
+impl Recorder {
+    /// Of a device of so many bytes. Only the picture is kept.
+    pub fn new(device_bytes: u64) -> Recorder {
+        Recorder {
+            device_bytes,
+            before: Before::default(),
+            bytes: Vec::new(),
+            keeps: false,
+            requests: 0,
+            dropped: 0,
+            picture: Picture::new(device_bytes),
+        }
+    }
+
+    /// Keeps every request from now on.
+    pub fn keep(&mut self) {
+        self.keeps = true;
+    }
+
+    /// Notes a request and its reply.
+    pub fn record(&mut self, arrived_ns: u64, replied_ns: u64, request: Request) {
+        self.requests += 1;
+        self.picture.add(arrived_ns, replied_ns, &request);
+        if !self.keeps {
+            return;
+        }
+        if self.bytes.len() >= KEPT_BYTES_MAX {
+            self.dropped += 1;
+            return;
+        }
+        encode(&mut self.bytes, &mut self.before, &Entry { arrived_ns, replied_ns, request });
+    }
+
+    /// Requests that came in, and those that found no room.
+    pub fn requests(&self) -> (u64, u64) {
+        (self.requests, self.dropped)
+    }
+
+    /// How it looks as a whole.
+    pub fn picture(&self) -> Value {
+        self.picture.to_json()
+    }
+
+    /// Writes the file.
+    ///
+    /// # Errors
+    ///
+    /// What writing says.
+    pub fn write_to(&self, out: &mut dyn Write) -> io::Result<()> {
+        out.write_all(MAGIC)?;
+        out.write_all(&self.device_bytes.to_le_bytes())?;
+        out.write_all(&self.bytes)
+    }
+}
+
+fn zigzag(difference: i64) -> u64 {
+    ((difference << 1) ^ (difference >> 63)) as u64
+}
+
+fn unzigzag(number: u64) -> i64 {
+    (number >> 1) as i64 ^ -((number & 1) as i64)
+}
+
+fn put(bytes: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        bytes.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    bytes.push(number as u8);
+}
+
+fn encode(bytes: &mut Vec<u8>, before: &mut Before, entry: &Entry) {
+    let (code, has_place) = match entry.request.operation {
+        Operation::Read => (0, true),
+        Operation::Write => (1, true),
+        Operation::Flush => (2, false),
+        Operation::Discard => (3, true),
+    };
+    put(bytes, zigzag(entry.arrived_ns.wrapping_sub(before.arrived_ns) as i64));
+    before.arrived_ns = entry.arrived_ns;
+    put(bytes, (entry.replied_ns.saturating_sub(entry.arrived_ns) << 2) | code);
+    if has_place {
+        let (sector, sectors) =
+            (entry.request.offset / SECTOR_BYTES, entry.request.length / SECTOR_BYTES);
+        put(bytes, zigzag(sector.wrapping_sub(before.end_sector) as i64));
+        put(bytes, sectors);
+        before.end_sector = sector + sectors;
+    }
+}
+
+/// A trace that was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trace {
+    /// Size of the device.
+    pub device_bytes: u64,
+    /// In the order of arrival.
+    pub entries: Vec<Entry>,
+}
+
+/// Why a file is no trace.
+fn broken(at: usize, what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("byte {at}: {what}"))
+}
+
+impl Trace {
+    /// Reads a file.
+    ///
+    /// # Errors
+    ///
+    /// It is no trace, or is cut off, and where.
+    pub fn read(input: &mut dyn Read) -> io::Result<Trace> {
+        let mut bytes = Vec::new();
+        input.read_to_end(&mut bytes)?;
+        if bytes.len() < 16 || &bytes[..8] != MAGIC {
+            return Err(broken(0, "not a trace of kurabe's: it does not begin with KURATRC1"));
+        }
+        let device_bytes = u64::from_le_bytes(bytes[8..16].try_into().expect("eight bytes"));
+        let (mut at, mut before, mut entries) = (16, Before::default(), Vec::new());
+        while at < bytes.len() {
+            let begin = at;
+            let mut take = || take(&bytes, &mut at);
+            let arrived_ns = before.arrived_ns.wrapping_add(unzigzag(take()?) as u64);
+            let word = take()?;
+            let operation =
+                [Operation::Read, Operation::Write, Operation::Flush, Operation::Discard]
+                    [(word & 3) as usize];
+            let mut request = Request { operation, offset: 0, length: 0 };
+            if operation != Operation::Flush {
+                let sector = before.end_sector.wrapping_add(unzigzag(take()?) as u64);
+                let sectors = take()?;
+                let end = sector.checked_add(sectors).filter(|end| {
+                    end.checked_mul(SECTOR_BYTES).is_some_and(|end| end <= device_bytes)
+                });
+                let Some(end) = end else {
+                    return Err(broken(begin, "a request beyond the end of the device"));
+                };
+                before.end_sector = end;
+                (request.offset, request.length) = (sector * SECTOR_BYTES, sectors * SECTOR_BYTES);
+            }
+            before.arrived_ns = arrived_ns;
+            let Some(replied_ns) = arrived_ns.checked_add(word >> 2) else {
+                return Err(broken(begin, "a reply after the end of time"));
+            };
+            entries.push(Entry { arrived_ns, replied_ns, request });
+        }
+        entries.sort_by_key(|entry| (entry.arrived_ns, entry.replied_ns));
+        Ok(Trace { device_bytes, entries })
+    }
+
+    /// Writes the file, in the order of arrival.
+    ///
+    /// # Errors
+    ///
+    /// What writing says.
+    pub fn write_to(&self, out: &mut dyn Write) -> io::Result<()> {
+        let (mut bytes, mut before) = (Vec::new(), Before::default());
+        for entry in &self.entries {
+            encode(&mut bytes, &mut before, entry);
+        }
+        out.write_all(MAGIC)?;
+        out.write_all(&self.device_bytes.to_le_bytes())?;
+        out.write_all(&bytes)
+    }
+
+    /// Writes a table with a heading.
+    ///
+    /// # Errors
+    ///
+    /// What writing says.
+    pub fn write_csv(&self, out: &mut dyn Write) -> io::Result<()> {
+        writeln!(out, "arrived_ns,replied_ns,operation,offset_bytes,length_bytes")?;
+        for Entry { arrived_ns, replied_ns, request } in &self.entries {
+            let word = match request.operation {
+                Operation::Read => "read",
+                Operation::Write => "write",
+                Operation::Flush => "flush",
+                Operation::Discard => "discard",
+            };
+            let (offset, length) = (request.offset, request.length);
+            writeln!(out, "{arrived_ns},{replied_ns},{word},{offset},{length}")?;
+        }
+        Ok(())
+    }
+
+    /// Writes what `blkparse` and `btt` read: for each request a queue, an issue and a completion event
+    /// of `struct blk_io_trace` (`linux/blktrace_api.h`), in the order of time.
+    ///
+    /// # Errors
+    ///
+    /// What writing says.
+    pub fn write_blktrace(&self, out: &mut dyn Write) -> io::Result<()> {
+        const MAGIC_AND_VERSION: u32 = 0x6561_7400 | 7;
+        const QUEUE: u32 = 1;
+        const ISSUE: u32 = 7;
+        const COMPLETE: u32 = 8;
+        // Shifts of the categories in the upper half of the action.
+        let category = |operation| match operation {
+            Operation::Read => 1_u32 << 16,
+            Operation::Write => 1 << 17,
+            Operation::Flush => 1 << 18,
+            Operation::Discard => 1 << 29,
+        };
+        let (queued, issued, completed) = (1 << 20, 1 << 22, 1 << 23);
+        let mut events: Vec<(u64, u32, Request)> = Vec::with_capacity(self.entries.len() * 3);
+        for Entry { arrived_ns, replied_ns, request } in &self.entries {
+            let category = category(request.operation);
+            events.push((*arrived_ns, QUEUE | queued | category, *request));
+            events.push((*arrived_ns, ISSUE | issued | category, *request));
+            events.push((*replied_ns, COMPLETE | completed | category, *request));
+        }
+        events.sort_by_key(|event| event.0);
+        for (sequence, (time, action, request)) in events.into_iter().enumerate() {
+            out.write_all(&MAGIC_AND_VERSION.to_ne_bytes())?;
+            out.write_all(&(sequence as u32 + 1).to_ne_bytes())?;
+            out.write_all(&time.to_ne_bytes())?;
+            out.write_all(&(request.offset / SECTOR_BYTES).to_ne_bytes())?;
+            out.write_all(&(request.length as u32).to_ne_bytes())?;
+            out.write_all(&action.to_ne_bytes())?;
+            // Process, device (8:0), processor, error and length of what follows.
+            out.write_all(&0_u32.to_ne_bytes())?;
+            out.write_all(&(8_u32 << 20).to_ne_bytes())?;
+            out.write_all(&0_u32.to_ne_bytes())?;
+            out.write_all(&[0; 4])?;
+        }
+        Ok(())
+    }
+}
+
+fn take(bytes: &[u8], at: &mut usize) -> io::Result<u64> {
+    let (mut number, mut shift) = (0_u64, 0);
+    loop {
+        let Some(&byte) = bytes.get(*at) else {
+            return Err(broken(*at, "it ends within a record"));
+        };
+        *at += 1;
+        if shift >= 63 && byte > 1 {
+            return Err(broken(*at - 1, "a number of more than 64 bits"));
+        }
+        number |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            return Ok(number);
+        }
+        shift += 7;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Random;
+
+    fn some(seed: u64) -> Trace {
+        let (mut random, mut arrived_ns) = (Random::new(seed), 0);
+        let entries = (0..5000).map(|_| {
+            arrived_ns += random.bits() % 1_000_000;
+            let offset = random.bits() % (1 << 20) * 4096;
+            let request = match random.bits() % 8 {
+                0 => Request::flush(),
+                1 => Request::discard(offset, 8192),
+                2..5 => Request::read(offset, 512),
+                _ => Request::write(offset, 4096),
+            };
+            Entry { arrived_ns, replied_ns: arrived_ns + random.bits() % 100_000_000, request }
+        });
+        let entries = entries.collect();
+        let mut trace = Trace { device_bytes: 8 << 30, entries };
+        trace.entries.sort_by_key(|entry| (entry.arrived_ns, entry.replied_ns));
+        trace
+    }
+
+    #[test]
+    fn a_trace_is_read_as_it_was_written() {
+        let trace = some(1);
+        let mut file = Vec::new();
+        trace.write_to(&mut file).unwrap();
+        assert_eq!(Trace::read(&mut &file[..]).unwrap(), trace);
+        assert!(file.len() / trace.entries.len() < 16, "{} bytes", file.len());
+        // In the order of replies too.
+        let mut recorder = Recorder::new(trace.device_bytes);
+        recorder.keep();
+        let mut replies = trace.entries.clone();
+        replies.sort_by_key(|entry| entry.replied_ns);
+        for entry in replies {
+            recorder.record(entry.arrived_ns, entry.replied_ns, entry.request);
+        }
+        let mut file = Vec::new();
+        recorder.write_to(&mut file).unwrap();
+        assert_eq!(Trace::read(&mut &file[..]).unwrap(), trace);
+    }
+
+    #[test]
+    fn what_is_no_trace_is_refused_with_the_place() {
+        let mut file = Vec::new();
+        some(2).write_to(&mut file).unwrap();
+        let said = |bytes: &[u8]| Trace::read(&mut &bytes[..]).map(|_| ()).unwrap_err().to_string();
+        assert!(said(b"nothing").contains("byte 0: not a trace"));
+        assert!(said(&file[..file.len() - 1]).contains("ends within a record"));
+        let mut small = file.clone();
+        small[8..16].copy_from_slice(&4096_u64.to_le_bytes());
+        assert!(said(&small).contains("beyond the end of the device"));
+        // Whatever the bytes are, reading them ends.
+        let mut random = Random::new(3);
+        for _ in 0..300 {
+            let mut other = file.clone();
+            for _ in 0..4 {
+                let at = 16 + random.bits() as usize % (other.len() - 16);
+                other[at] = random.bits() as u8;
+            }
+            let _ = Trace::read(&mut &other[..]);
+        }
+    }
+
+    #[test]
+    fn exports_have_a_line_and_three_events_for_each_request() {
+        let trace = some(4);
+        let (mut csv, mut events) = (Vec::new(), Vec::new());
+        trace.write_csv(&mut csv).unwrap();
+        trace.write_blktrace(&mut events).unwrap();
+        assert_eq!(csv.iter().filter(|byte| **byte == b'\n').count(), trace.entries.len() + 1);
+        assert_eq!(events.len(), trace.entries.len() * 3 * 48);
+        let times =
+            events.chunks(48).map(|event| u64::from_ne_bytes(event[8..16].try_into().unwrap()));
+        assert!(times.is_sorted());
+    }
+}

@@ -1,0 +1,177 @@
+//! What holds for every profile and any requests.
+
+use disks::{Kind, Operation, Profile, Request, profile};
+use virtual_host::{Host, Numbers, Times, mean};
+
+mod virtual_host;
+
+const LENGTH: u64 = 1 << 30;
+
+fn any(seed: u64, count: usize) -> Vec<Request> {
+    let mut numbers = Numbers(seed * 2 + 1);
+    let mut at = 0;
+    (0..count + 8)
+        .map(|_| {
+            let length = [512, 4096, 65_536, 1 << 20][numbers.below(4) as usize];
+            if numbers.below(3) > 0 {
+                at = numbers.below((LENGTH - length) / 512) * 512;
+            }
+            let offset = at.min(LENGTH - length);
+            at = offset + length;
+            match numbers.below(16) {
+                0 => Request::flush(),
+                1 => Request::discard(offset, length),
+                2..8 => Request::read(offset, length),
+                _ => Request::write(offset, length),
+            }
+        })
+        .skip(8)
+        .collect()
+}
+
+fn run(profile: &Profile, seed: u64, depth: usize) -> (Vec<Times>, Host) {
+    let words = format!("{},seed={seed}", profile.name);
+    let mut host = Host::new(profile.kind, &words, LENGTH);
+    let times = host.run(depth, 20_000, any(seed, 3000));
+    (times, host)
+}
+
+#[test]
+fn every_request_is_answered_after_it_came_and_the_same_again() {
+    for profile in profile::bundled() {
+        for (seed, depth) in [(1, 1), (2, 4), (3, 40)] {
+            let (times, mut host) = run(&profile, seed, depth);
+            assert_eq!(times.len(), 3000);
+            assert!(times.iter().all(|one| one.end >= one.start && one.end < u64::MAX));
+            assert_eq!(run(&profile, seed, depth).0, times, "{} seed {seed}", profile.name);
+            // After a flush nothing would be lost with the power.
+            host.run(1, 0, [Request::flush()]);
+            host.disk.advance(host.now_ns);
+            assert_eq!(host.disk.volatile_bytes(), 0, "{} seed {seed}", profile.name);
+        }
+    }
+}
+
+/// The canary: with another seed a disk that has something random differs.
+#[test]
+fn another_seed_gives_other_times() {
+    let run = |seed| {
+        let mut host = Host::new(Kind::Cloud, &format!("gp3,seed={seed}"), LENGTH);
+        host.run(1, 0, any(1, 100))
+    };
+    assert_ne!(run(1), run(2));
+}
+
+#[test]
+fn no_more_passes_the_interface_than_it_can() {
+    for profile in profile::bundled().filter(|profile| profile.kind != Kind::Cloud) {
+        let requests = any(5, 3000);
+        let mut host = Host::new(profile.kind, &profile.name, LENGTH);
+        host.run(32, 0, requests.clone());
+        let moves = |one: &&Request| matches!(one.operation, Operation::Read | Operation::Write);
+        let bytes: u64 = requests.iter().filter(moves).map(|one| one.length).sum();
+        let rate = bytes as f64 * 1e3 / host.now_ns as f64;
+        let limit = profile.parameters.get("interface_mb_s");
+        assert!(rate <= limit * 1.001, "{}: {rate} MB/s of {limit}", profile.name);
+    }
+}
+
+#[test]
+fn without_a_cache_each_write_waits_for_the_platter() {
+    let writes = || (0..200).map(|at| Request::write(at * 7_340_032 % LENGTH / 4096 * 4096, 4096));
+    let mut cached = Host::new(Kind::Hard, "7200rpm", LENGTH);
+    let mut plain = Host::new(Kind::Hard, "7200rpm,write_cache_mib=0", LENGTH);
+    assert!(mean(&cached.run(1, 0, writes())) < 1.0);
+    assert!(mean(&plain.run(1, 0, writes())) > 3.0);
+    assert_eq!(plain.disk.volatile_bytes(), 0);
+}
+
+/// A write of a part of a physical sector costs a revolution more: it is read first.
+#[test]
+fn parts_of_sectors_are_read_before_they_are_written() {
+    let durable = |length: u64| {
+        let mut host = Host::new(Kind::Hard, "7200rpm", LENGTH);
+        let mut all = 0.0;
+        for at in 0..100_u64 {
+            let offset = at * 9_437_184 % (LENGTH - 4096) / 4096 * 4096;
+            let begin = host.now_ns;
+            host.run(1, 0, [Request::write(offset, length), Request::flush()]);
+            all += (host.now_ns - begin) as f64 / 1e6 / 100.0;
+        }
+        all
+    };
+    let (whole, part) = (durable(4096), durable(512));
+    let revolution = 60e3 / 7200.0;
+    assert!(part > whole + 0.5 * revolution, "{whole} {part}");
+}
+
+#[test]
+fn a_shingled_disk_slows_down_when_its_cache_is_full() {
+    let words = "shingled,shingle_cache_gib=0.0625,shingle_band_mib=16,destage_idle_ms=60000";
+    let mut host = Host::new(Kind::Hard, words, LENGTH);
+    let mut numbers = Numbers(9);
+    let mut write = |host: &mut Host| {
+        let writes =
+            (0..150).map(|_| Request::write(numbers.below(LENGTH / 131_072) * 131_072, 131_072));
+        let times = host.run(1, 0, writes.collect::<Vec<_>>());
+        (times[149].end - times[0].start) as f64 / 150e6
+    };
+    let fresh = write(&mut host);
+    let full: f64 = (0..12).map(|_| write(&mut host)).fold(0.0, f64::max);
+    assert!(full > 4.0 * fresh, "{fresh} ms, then {full} ms");
+    // In order it needs no cleaning.
+    let mut host = Host::new(Kind::Hard, words, LENGTH);
+    let times = host.run(1, 0, (0..1000).map(|at| Request::write(at << 20, 1 << 20)));
+    let cleaned = host.disk.counters().into_iter().find(|(name, _)| *name == "bands cleaned");
+    assert_eq!(cleaned, Some(("bands cleaned", 0)));
+    assert!(mean(&times) < 10.0);
+}
+
+#[test]
+fn flash_slows_down_when_the_quick_part_is_used_up_and_when_it_must_clean() {
+    let words = "sata,fast_mib=256,spare=0.07";
+    let mut host = Host::new(Kind::Flash, words, LENGTH);
+    let mut rate = |requests: Vec<Request>| {
+        let began = host.now_ns;
+        let bytes: u64 = requests.iter().map(|one| one.length).sum();
+        host.run(8, 0, requests);
+        bytes as f64 * 1e3 / (host.now_ns - began) as f64
+    };
+    let part =
+        |from: u64, to: u64| (from..to).map(|at| Request::write(at << 20, 1 << 20)).collect();
+    let quick = rate(part(0, 200));
+    let slow = rate(part(300, 900));
+    assert!(quick > 1.05 * slow, "{quick} {slow}");
+    let mut numbers = Numbers(5);
+    let random: Vec<_> =
+        (0..400_000).map(|_| Request::write(numbers.below(LENGTH / 4096) * 4096, 4096)).collect();
+    let cleaning = rate(random);
+    assert!(cleaning < 0.7 * slow, "{slow} {cleaning}");
+    let counters: std::collections::BTreeMap<_, _> = host.disk.counters().into_iter().collect();
+    let (host_units, copied) =
+        (counters["units written by the host"], counters["units copied by cleaning"]);
+    let amplification = (host_units + copied) as f64 / host_units as f64;
+    eprintln!(
+        "quick {quick:.0}, slow {slow:.0}, cleaning {cleaning:.0} MB/s, amplification {amplification:.2}"
+    );
+    assert!(amplification > 1.5);
+    // What was discarded need not be copied.
+    host.run(1, 0, [Request::discard(0, LENGTH)]);
+    let before = host.disk.counters()[2].1;
+    host.run(8, 0, (0..1000).map(|at| Request::write(at << 20, 1 << 20)));
+    assert!(host.disk.counters()[2].1 - before < copied / 20);
+}
+
+#[test]
+fn a_volume_bursts_until_its_credits_are_gone() {
+    let mut host = Host::new(Kind::Cloud, "gp2,iops_credits=3000,latency_spread=0", LENGTH);
+    let reads = |count| (0..count).map(|at| Request::read(at * 4096 % LENGTH, 4096));
+    let mut rate = |count: u64| {
+        let began = host.now_ns;
+        host.run(32, 0, reads(count));
+        count as f64 * 1e9 / (host.now_ns - began) as f64
+    };
+    let (burst, after) = (rate(2000), (rate(1500), rate(1000)).1);
+    assert!((2800.0..3100.0).contains(&burst), "{burst}");
+    assert!((95.0..110.0).contains(&after), "{after}");
+}

@@ -1,0 +1,104 @@
+//! A host in virtual time: so many threads, each of which waits for its reply and asks again.
+#![allow(dead_code, reason = "each test uses a part of it")]
+
+use std::collections::BinaryHeap;
+use std::{cmp::Reverse, ops::Range};
+
+use disks::profile::Placed;
+use disks::{Disk, Kind, Profile, Reply, Request};
+
+/// A disk and the time.
+pub struct Host {
+    pub disk: Box<dyn Disk>,
+    placed: Placed,
+    pub now_ns: u64,
+    next_id: u64,
+}
+
+/// Arrival and reply.
+pub type Times = Range<u64>;
+
+pub fn ms(times: &Times) -> f64 {
+    (times.end - times.start) as f64 / 1e6
+}
+
+pub fn quantile(times: &[Times], share: f64) -> f64 {
+    let mut all: Vec<f64> = times.iter().map(ms).collect();
+    all.sort_by(f64::total_cmp);
+    all[((all.len() - 1) as f64 * share).round() as usize]
+}
+
+pub fn mean(times: &[Times]) -> f64 {
+    times.iter().map(ms).sum::<f64>() / times.len() as f64
+}
+
+impl Host {
+    pub fn new(kind: Kind, words: &str, length: u64) -> Host {
+        let profile = Profile::read(kind, words).unwrap();
+        let (disk, placed) = profile.disk(length).unwrap();
+        Host { disk, placed, now_ns: 0, next_id: 0 }
+    }
+
+    /// Carries requests out, `depth` at a time, with so much time of the host between a reply and
+    /// the next request.
+    pub fn run(
+        &mut self,
+        depth: usize,
+        think_ns: u64,
+        requests: impl IntoIterator<Item = Request>,
+    ) -> Vec<Times> {
+        let (mut requests, mut free) = (requests.into_iter(), BinaryHeap::new());
+        let first = self.next_id;
+        let mut times: Vec<Times> = Vec::new();
+        for _ in 0..depth {
+            free.push(Reverse(self.now_ns + think_ns));
+        }
+        let (mut outstanding, mut is_over) = (0, false);
+        loop {
+            while let Some(Reply { id, at_ns }) = self.disk.reply() {
+                let one: &mut Times = &mut times[(id - first) as usize];
+                assert!(at_ns >= one.start, "a reply before its request");
+                one.end = at_ns;
+                outstanding -= 1;
+                free.push(Reverse(at_ns + think_ns));
+            }
+            let next = if is_over { None } else { free.peek().map(|at| at.0) };
+            match (next, self.disk.next_event()) {
+                (Some(at), due) if due.is_none_or(|due| due >= at) => {
+                    free.pop();
+                    let Some(request) = requests.next() else {
+                        is_over = true;
+                        continue;
+                    };
+                    times.push(at..u64::MAX);
+                    self.disk.arrive(at, self.next_id, self.placed.place(request));
+                    self.next_id += 1;
+                    outstanding += 1;
+                }
+                (None, _) if outstanding == 0 => break,
+                (_, Some(due)) => self.disk.advance(due),
+                (_, None) => panic!("the disk owes {outstanding} replies"),
+            }
+        }
+        self.now_ns = times.iter().map(|one| one.end).max().unwrap_or(self.now_ns);
+        times
+    }
+}
+
+/// Numbers that follow from a seed: xorshift of 64 bits (Marsaglia 2003).
+pub struct Numbers(pub u64);
+
+impl Numbers {
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % end
+    }
+}
+
+/// `count` places of `length` bytes on a device, anywhere.
+pub fn scattered(seed: u64, count: usize, size: u64, length: u64) -> Vec<u64> {
+    let mut numbers = Numbers(seed * 2 + 1);
+    (0..count + 8).map(|_| numbers.below(size / length) * length).skip(8).collect()
+}

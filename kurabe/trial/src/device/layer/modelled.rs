@@ -1,0 +1,41 @@
+//! What the layers of modelled disks have in common.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use block::BlockDevice;
+use disks::{Emulated, Kind, Profile};
+use serde_json::Value;
+
+use super::{Layered, ModelledDisk, Put};
+
+impl<D: BlockDevice> ModelledDisk for Emulated<D> {
+    fn facts(&self) -> Value {
+        Emulated::facts(self)
+    }
+
+    fn keep_trace(&self) {
+        self.with_trace(disks::trace::Recorder::keep);
+    }
+
+    fn write_trace(&self, out: &mut dyn Write) -> io::Result<u64> {
+        self.with_trace(|trace| trace.write_to(out).map(|()| trace.requests().1))
+    }
+}
+
+/// Reads a profile and its words.
+pub(super) fn read(kind: Kind, words: &str) -> Result<Put, String> {
+    let profile = Profile::read(kind, words).map_err(|error| error.to_string())?;
+    Ok(Box::new(|mut below: Layered| {
+        let disk = Emulated::new(below.stack, profile).map_err(|error| error.to_string())?;
+        let disk = Arc::new(disk);
+        below.disks.push(disk.clone());
+        Ok(Layered { stack: Box::new(disk), disks: below.disks })
+    }))
+}
+
+/// Whether a device of so many bytes fits on the disk.
+pub(super) fn fits(kind: Kind, words: &str, size_bytes: u64) -> Result<(), String> {
+    let profile = Profile::read(kind, words).map_err(|error| error.to_string())?;
+    profile.placed(size_bytes).map(drop).map_err(|error| error.to_string())
+}
