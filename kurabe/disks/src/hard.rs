@@ -295,7 +295,7 @@ impl HardDisk {
                 let reached = self.streamed(self.stream.as_ref().expect("it is there"), at);
                 self.read_on(reached, range.end);
             }
-            let end = self.now_ns.max(self.interface_free_ns) + self.from_cache_ns(&command);
+            let end = self.now_ns.max(self.interface_free_ns) + self.cached_ns(&command);
             self.interface_free_ns = end;
             self.answer(command.id, end);
             return;
@@ -304,7 +304,7 @@ impl HardDisk {
         self.queue.push(command);
     }
 
-    fn from_cache_ns(&self, command: &Command) -> u64 {
+    fn cached_ns(&self, command: &Command) -> u64 {
         self.settings.command_read_ns
             + transfer_ns(command.request.length, self.settings.interface_mb_s)
     }
@@ -492,7 +492,7 @@ impl HardDisk {
 
     fn start_read(&mut self, command: Command) {
         let Request { offset, length, .. } = command.request;
-        let least_ns = self.now_ns.max(self.interface_free_ns) + self.from_cache_ns(&command);
+        let least_ns = self.now_ns.max(self.interface_free_ns) + self.cached_ns(&command);
         if self.is_streamed(&command) {
             let reached = self.streamed(self.stream.as_ref().expect("it is streamed"), self.now_ns);
             self.read_on(reached, offset + length);
