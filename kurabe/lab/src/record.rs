@@ -499,6 +499,8 @@ impl Record {
             self.daemon_cpu_ns,
             self.space_before,
             self.space_after,
+            self.layout_before,
+            self.layout_after,
             self.checks,
             self.disks.iter().map(|disk| (&disk.lateness, &disk.counters)).collect::<Vec<_>>(),
             latencies

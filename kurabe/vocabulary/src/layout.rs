@@ -63,7 +63,7 @@ impl Layout {
     /// The share of the free bytes in extents of up to so many bytes.
     pub fn free_share_up_to(&self, bytes: u64) -> Option<f64> {
         let sum = |all: &dyn Fn(&&FreeExtents) -> bool| {
-            self.free.iter().filter(all).map(|one| one.bytes as f64).sum::<f64>()
+            self.free.iter().filter(all).map(|one| one.bytes).fold(0, u64::saturating_add) as f64
         };
         let whole = sum(&|_| true);
         (whole > 0.0).then(|| sum(&|one| one.up_to_bytes <= bytes) / whole)
