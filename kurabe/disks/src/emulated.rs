@@ -237,7 +237,7 @@ impl<D: BlockDevice> BlockDevice for Emulated<D> {
     }
 
     fn block_size(&self) -> u32 {
-        self.inner.block_size()
+        self.inner.block_size().max(self.profile.sector_bytes())
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {

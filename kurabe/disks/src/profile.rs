@@ -354,6 +354,15 @@ impl Profile {
         })
     }
 
+    /// Bytes of the sectors that the kernel is to see; 1 where it is all the same.
+    pub fn sector_bytes(&self) -> u32 {
+        match self.kind {
+            Kind::Hard if self.parameters.get("sector_bytes") > 512.0 => 4096,
+            Kind::Hard => 512,
+            Kind::Flash | Kind::Cloud => 1,
+        }
+    }
+
     /// Each parameter: name, value, unit and meaning, source.
     pub fn listing(&self) -> Vec<[String; 4]> {
         let mut rows: Vec<[String; 4]> = self

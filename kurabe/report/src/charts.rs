@@ -16,6 +16,7 @@ pub mod latency;
 pub mod layout;
 pub mod matrix;
 pub mod phases;
+pub mod position;
 pub mod power_cuts;
 pub mod ratio;
 pub mod runs;
@@ -76,6 +77,7 @@ pub fn of_workload(view: &View<'_>) -> Vec<Chart> {
     charts.extend(benefit::of_load(view));
     charts.extend(power_cuts::of_load(view));
     charts.extend(power_cuts::timelines(view));
+    charts.extend(position::charts(view));
     charts.extend(ratio::against_baseline(view));
     charts.extend(ratio::every_metric(view));
     charts.extend(ratio::over_blocks(view));

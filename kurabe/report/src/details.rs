@@ -50,6 +50,7 @@ fn workload(view: &View<'_>, several: bool) -> Vec<Block> {
     fold("Notes", notes);
     fold("Checks", checks::blocks(workload));
     fold("How files lie on the device", age::layouts(view));
+    fold("Where requests went on the modelled disk", disk(view));
     fold("Power cuts, over time", Block::charts(charts::power_cuts::timelines(view)));
     fold("What it cost, in the run and its sync", cost(view));
     let ratios = ratio::against_baseline(view).into_iter().chain(ratio::every_metric(view));
@@ -74,6 +75,16 @@ fn workload(view: &View<'_>, several: bool) -> Vec<Block> {
     let trials = tables::trials(source, workload);
     let summary = format!("All {}", text::counted(trials.rows.len(), "trial"));
     fold(&summary, vec![Block::table("All trials", trials)]);
+    blocks
+}
+
+/// How the contenders used a modelled disk, if they did.
+fn disk(view: &View<'_>) -> Vec<Block> {
+    let Some(table) = charts::position::table(view) else { return Vec::new() };
+    let alike = charts::position::fairness(view).map(Block::Text);
+    let mut blocks: Vec<Block> = alike.into_iter().collect();
+    blocks.push(Block::table("How the disk was used, in the first run", table));
+    blocks.extend(Block::charts(charts::position::charts(view)));
     blocks
 }
 

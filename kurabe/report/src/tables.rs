@@ -450,9 +450,11 @@ pub fn device_text(plan: &Plan) -> String {
         return "existing directories".into();
     }
     let device = &plan.study.device;
-    let text = match DeviceName::parse(device).as_ref().map(DeviceName::kind) {
-        Ok(Some(IMAGE)) => format!("an image file ({device})"),
-        Ok(Some(MEMORY)) => format!("memory, not a disk ({device})"),
+    let name = DeviceName::parse(device);
+    let text = match name.as_ref().map(|name| (name.kind(), name.layers.is_empty())) {
+        Ok((Some(IMAGE), _)) => format!("an image file ({device})"),
+        Ok((Some(MEMORY), true)) => format!("memory, not a disk ({device})"),
+        Ok((Some(MEMORY), false)) => format!("layers over memory ({device})"),
         _ => device.clone(),
     };
     plan.study.host().map_or(text.clone(), |host| format!("{text} of {host}"))

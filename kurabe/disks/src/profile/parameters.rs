@@ -25,6 +25,7 @@ const fn of(name: &'static str, least: f64, most: f64, meaning: &'static str) ->
 
 pub static HARD: &[Parameter] = &[
     of("capacity_bytes", 1e9, 1e15, "bytes of the disk"),
+    of("sector_bytes", 512.0, 4096.0, "bytes of the sectors that the kernel sees"),
     of("rpm", 1000.0, 30_000.0, "revolutions per minute"),
     of("seek_settle_ms", 0.0, 50.0, "ms until the head has settled on another track"),
     of(
