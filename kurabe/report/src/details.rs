@@ -83,7 +83,8 @@ fn disk(view: &View<'_>) -> Vec<Block> {
     let Some(table) = charts::position::table(view) else { return Vec::new() };
     let alike = charts::position::fairness(view).map(Block::Text);
     let mut blocks: Vec<Block> = alike.into_iter().collect();
-    blocks.push(Block::table("How the disk was used, in the first run", table));
+    blocks
+        .push(Block::table("How the disk was used in the first run, from mkfs to unmount", table));
     blocks.extend(Block::charts(charts::position::charts(view)));
     blocks
 }

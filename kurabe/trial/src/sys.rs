@@ -5,6 +5,7 @@ pub mod descriptors;
 pub mod loop_device;
 pub mod namespaces;
 pub mod pages;
+pub mod priority;
 pub mod process_clock;
 pub mod wait;
 

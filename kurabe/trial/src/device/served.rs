@@ -35,9 +35,6 @@ use crate::sys;
 /// Requests of the kernel that are carried at a time.
 const THREADS: usize = 32;
 
-/// Priority of a server that answers at times of a model.
-const NICE: i32 = -15;
-
 /// How long the server may take to answer.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -300,10 +297,6 @@ impl Serving {
                 {
                     let layered = below(&layers, Box::new(counted))?;
                     self.disks = layered.disks;
-                    if !self.disks.is_empty() {
-                        // A reply is to come when the disk would give it, whatever else runs.
-                        let _ = rustix::process::setpriority_process(None, NICE);
-                    }
                     self.serve(layered.stack, None)
                 }
             }
@@ -385,11 +378,16 @@ impl Serving {
                 let top = Arc::new(Changeable(RwLock::new(stack)));
                 let server = Arc::new(Server::mount(Box::new(top.clone()), &self.point)?);
                 self.top = Some((top, server.clone()));
+                let is_modelled = !self.disks.is_empty();
                 for _ in 0..THREADS {
                     let server = server.clone();
                     std::thread::Builder::new().name("serve".into()).spawn(move || {
                         // A delay is to be as long as it was asked for.
                         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+                        if is_modelled {
+                            // As a disk has a processor of its own. Without it replies are late, and say so.
+                            let _ = sys::priority::go_first();
+                        }
                         if let Err(error) = server.serve() {
                             eprintln!("kurabe serve: {error}");
                         }
