@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use lab::contender::Contender;
 use lab::spec::{Device, TrialSpec};
@@ -97,6 +98,8 @@ pub struct Preparation<'a> {
     pub say: &'a dyn Fn(&str),
     /// The trial that comes first on a device.
     pub first: &'a dyn Fn(&Device) -> Option<TrialSpec>,
+    /// Hears how long file systems were aged, before the device is filled: that is no part of the study's budget.
+    pub aged: &'a dyn Fn(Duration),
     /// Hears what a dry run found, and may refuse what follows; no dry run is made where it is absent.
     pub tried: Option<&'a mut dyn FnMut(Tried) -> Result<(), Failure>>,
 }

@@ -3,7 +3,7 @@
 //!
 //! Invariant: whatever ends it, what was taken is given back, or said to be still there.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -181,7 +181,9 @@ impl Session {
         progress: &mut Progress,
     ) -> Result<bool, Failure> {
         let spent_before = self.spent_before;
-        let elapsed = || spent_before + begun.elapsed();
+        // A file system is aged once and kept: the budget is for what is measured.
+        let ageing = Cell::new(Duration::ZERO);
+        let elapsed = || (spent_before + begun.elapsed()).saturating_sub(ageing.get());
         let bound = self.budget().filter(|_| !self.has_open_cuts());
         let is_spent = || bound.is_some_and(|budget| elapsed() >= budget);
         let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -219,6 +221,7 @@ impl Session {
             filled: &mut filled,
             say: &|text| progress.say(text),
             first: &|device| runner::next_spec(&self.plan, &self.records, device),
+            aged: &|time| ageing.set(time),
             tried: self.dry_run.then_some(&mut tried),
         });
         let ready = ready.map_err(|failure| {
@@ -234,8 +237,7 @@ impl Session {
             }
         });
         let Ready { device, size_bytes, mut facts, ageing_ns } = ready?;
-        // A file system is aged once and kept: the budget is for what is measured.
-        let elapsed = || elapsed().saturating_sub(Duration::from_nanos(ageing_ns));
+        ageing.set(Duration::from_nanos(ageing_ns));
         headlines.take().iter().for_each(|line| progress.say(line));
         facts.insert("schema".into(), self.plan.schema.into());
         facts.insert("started_unix_ns".into(), (started.as_nanos() as u64).into());

@@ -128,6 +128,7 @@ fn serve(asks: &Receiver<Ask>, stop: &Stop) -> Result<Vec<String>, Failure> {
         filled: &mut filled,
         say: &|text| say(&Reply::Note { text: text.into() }),
         first: &|_| None,
+        aged: &|_| (),
         tried: None,
     })?;
     say(&Reply::Prepared { ready: Box::new(ready) });

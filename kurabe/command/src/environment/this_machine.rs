@@ -178,7 +178,9 @@ impl Environment for ThisMachine {
         }
         let begun = Instant::now();
         self.age(&preparation)?;
-        let ageing_ns = begun.elapsed().as_nanos() as u64;
+        let ageing = begun.elapsed();
+        (preparation.aged)(ageing);
+        let ageing_ns = ageing.as_nanos() as u64;
         let mut ready = self.make_device(preparation, &mut |_| {})?;
         if !self.aged.is_empty() {
             ready.ageing_ns = ageing_ns;
