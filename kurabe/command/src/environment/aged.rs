@@ -34,7 +34,7 @@ use crate::runner::Executor;
 /// The directory of the images in kurabe's own.
 const DIRECTORY: &str = "aged";
 /// Raised whenever the same profile comes to another history.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 /// The longest that ageing may take.
 const AGEING_MAX: Duration = Duration::from_secs(6 * 3600);
 /// Space that an image leaves free where it is kept.

@@ -342,6 +342,7 @@ Contenders are written [LABEL: ][LAYER over] FS [MKFS OPTIONS] [@ MOUNT OPTIONS]
 Examples:
   sudo kurabe compare ext4 xfs btrfs -- tar xf \"$PWD/linux-source-6.1.tar.xz\"
   sudo kurabe compare ext4 'nj: ext4 -O ^has_journal @ noatime' --setup 'cp -r /usr/share/doc .' -- rm -rf doc
+  sudo kurabe compare ext4 'old: ext4 aged git:200' xfs 'old xfs: xfs aged git:200' --tree synthetic:3000
   kurabe compare dir:/home/me dir:/mnt/data -- 'dd if=/dev/zero of=x bs=1M count=500'
   kurabe compare ext4 xfs --on ssh:root@box --device /dev/sdb --destroy SERIAL -- tar xf /root/x.tar";
 

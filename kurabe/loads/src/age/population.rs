@@ -21,6 +21,9 @@ const LARGEST_SHARE: f64 = 1.0 / 16.0;
 /// So many of the youngest may be missing.
 const YOUNGEST_SHARE: f64 = 0.1;
 
+/// An age beyond this is the whole history's: what is left of it is too short to be an interval.
+const OLDEST_AGE: f64 = 0.9;
+
 /// What happens to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
@@ -173,7 +176,7 @@ fn within_reach(ages: &Histogram, turnover: f64) -> Histogram {
     let factor = if factor > 1.0 { factor * 1.1 } else { factor };
     let mut all: Vec<(f64, f64)> = Vec::new();
     for (age, share) in &ages.0 {
-        let age = (age * factor).min(1.0);
+        let age = if age * factor > OLDEST_AGE { 1.0 } else { age * factor };
         match all.last_mut() {
             Some(last) if last.0 >= 1.0 => last.1 += share,
             _ => all.push((age, *share)),
