@@ -46,6 +46,8 @@ struct State {
     trace: Recorder,
     model_ns: u64,
     calls: u64,
+    /// What is said of it, once the part that matters is over.
+    said: Option<Value>,
 }
 
 /// How late replies were.
@@ -79,6 +81,7 @@ impl<D: BlockDevice> Emulated<D> {
             trace: Recorder::new(inner.len()),
             model_ns: 0,
             calls: 0,
+            said: None,
         };
         Ok(Emulated { inner, profile, placed, state: Mutex::new(state), began: Instant::now() })
     }
@@ -88,9 +91,27 @@ impl<D: BlockDevice> Emulated<D> {
         self.lock().lateness()
     }
 
-    /// What a record says of it.
+    /// Begins what is said of it: lateness and picture, but for the counters.
+    pub fn begin(&self) {
+        let mut state = self.lock();
+        let now = self.now_ns();
+        state.lateness.reset();
+        (state.model_ns, state.calls, state.said) = (0, 0, None);
+        state.trace.begin_picture(now);
+    }
+
+    /// Ends what is said of it. Requests go on to be answered.
+    pub fn end(&self) {
+        let said = self.facts();
+        self.lock().said = Some(said);
+    }
+
+    /// What a record says of it: from [`Emulated::begin`] to [`Emulated::end`], or of all.
     pub fn facts(&self) -> Value {
         let state = self.lock();
+        if let Some(said) = &state.said {
+            return said.clone();
+        }
         let lateness = state.lateness();
         let counters: serde_json::Map<String, Value> =
             state.disk.counters().into_iter().map(|(name, n)| (name.into(), n.into())).collect();
@@ -146,13 +167,14 @@ impl<D: BlockDevice> Emulated<D> {
         let result = act(&self.inner);
         let at_ns = self.await_reply(id);
         let mut state = self.lock();
-        let late_ns = self.now_ns().saturating_sub(at_ns);
+        let replied_ns = self.now_ns().max(at_ns);
+        let late_ns = replied_ns - at_ns;
         state.lateness.saturating_record(late_ns.max(1));
         // Others may wait for what the disk does next.
         state.disk.advance(at_ns);
         state.take_replies();
         state.appoint();
-        state.trace.record(arrived_ns, at_ns, request);
+        state.trace.record(arrived_ns, replied_ns, request);
         result
     }
 

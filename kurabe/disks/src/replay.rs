@@ -42,7 +42,7 @@ pub struct Replayed {
 pub struct Validity {
     /// Flushes in the trace.
     pub flushes: u64,
-    /// Those that arrived while another had not been answered.
+    /// Those that arrived while something else had not been answered.
     pub concurrent_flushes: u64,
     /// The most requests at once.
     pub depth_max: u64,
@@ -51,7 +51,7 @@ pub struct Validity {
 impl Validity {
     fn of(trace: &Trace) -> Validity {
         let mut ends: BinaryHeap<Reverse<u64>> = BinaryHeap::new();
-        let (mut flushes, mut concurrent, mut flushing_until, mut depth) = (0, 0, 0, 0);
+        let (mut flushes, mut concurrent, mut depth) = (0, 0, 0);
         for entry in &trace.entries {
             while ends.peek().is_some_and(|end| end.0 <= entry.arrived_ns) {
                 ends.pop();
@@ -60,8 +60,7 @@ impl Validity {
             depth = depth.max(ends.len());
             if entry.request.operation == Operation::Flush {
                 flushes += 1;
-                concurrent += u64::from(entry.arrived_ns < flushing_until);
-                flushing_until = flushing_until.max(entry.replied_ns);
+                concurrent += u64::from(ends.len() > 1);
             }
         }
         let depth_max = depth as u64;
@@ -73,7 +72,7 @@ impl Validity {
         let share = self.concurrent_flushes as f64 / self.flushes.max(1) as f64;
         (share > CONCURRENT_MAX).then(|| {
             format!(
-                "{} of {} flushes came while another was under way: threads that wait for flushes \
+                "{} of {} flushes came while other requests were under way: threads that wait for flushes \
                  share them differently on a slower disk, and the real times can differ by half. \
                  Run the workload on the emulated disk instead",
                 self.concurrent_flushes, self.flushes

@@ -47,6 +47,8 @@ pub struct Recorder {
     requests: u64,
     dropped: u64,
     picture: Picture,
+    /// When the picture begins.
+    origin_ns: u64,
 }
 
 impl Recorder {
@@ -60,6 +62,7 @@ impl Recorder {
             requests: 0,
             dropped: 0,
             picture: Picture::new(device_bytes),
+            origin_ns: 0,
         }
     }
 
@@ -71,7 +74,9 @@ impl Recorder {
     /// Notes a request and its reply.
     pub fn record(&mut self, arrived_ns: u64, replied_ns: u64, request: Request) {
         self.requests += 1;
-        self.picture.add(arrived_ns, replied_ns, &request);
+        if let Some(at_ns) = arrived_ns.checked_sub(self.origin_ns) {
+            self.picture.add(at_ns, replied_ns - self.origin_ns, &request);
+        }
         if !self.keeps {
             return;
         }
@@ -85,6 +90,11 @@ impl Recorder {
     /// Requests that came in, and those that found no room.
     pub fn requests(&self) -> (u64, u64) {
         (self.requests, self.dropped)
+    }
+
+    /// Begins the picture again.
+    pub fn begin_picture(&mut self, at_ns: u64) {
+        (self.picture, self.origin_ns) = (Picture::new(self.device_bytes), at_ns);
     }
 
     /// How it looks as a whole.

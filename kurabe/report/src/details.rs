@@ -84,7 +84,7 @@ fn disk(view: &View<'_>) -> Vec<Block> {
     let alike = charts::position::fairness(view).map(Block::Text);
     let mut blocks: Vec<Block> = alike.into_iter().collect();
     blocks
-        .push(Block::table("How the disk was used in the first run, from mkfs to unmount", table));
+        .push(Block::table("How the disk was used in the first round, from the workload's start to the end of its sync", table));
     blocks.extend(Block::charts(charts::position::charts(view)));
     blocks
 }

@@ -257,7 +257,7 @@ impl Trial<'_> {
                 None => self.timed(Phase::Mkfs, || instance.make(tools))?,
                 Some(aged) => self.restore(aged, instance, tools)?,
             }
-            self.say_made(attached, None)?;
+            self.say_made(attached.as_deref_mut(), None)?;
             match instance.geometry(tools) {
                 Ok(geometry) => self.record.geometry = Some(geometry),
                 Err(failure) => tools.note(failure.to_string()),
@@ -268,7 +268,7 @@ impl Trial<'_> {
         } else {
             self.phase = Phase::Mount;
             // A store of the load's own, if it makes one.
-            self.say_made(attached, Some("lump"))?;
+            self.say_made(attached.as_deref_mut(), Some("lump"))?;
             instance.mount(tools)?;
             self.record.geometry = instance.geometry(tools).ok();
         }
@@ -289,13 +289,17 @@ impl Trial<'_> {
         }
         self.record.mounted_as = self.mounted_as(&directory).filter(|_| has_files);
         if spec.side_by_side.is_some() {
+            measure_disks(&mut attached, true)?;
             self.take_turns(instance, tools)?;
+            measure_disks(&mut attached, false)?;
         } else {
             self.lay_out(instance, &directory)?;
             self.timed_with(Phase::Settle, |trial| trial.settle(instance, tools))?;
             self.record.space_before = space(&directory).filter(|_| has_files);
             self.prepare(&directory)?;
+            measure_disks(&mut attached, true)?;
             self.run_once(instance, tools, &directory)?;
+            measure_disks(&mut attached, false)?;
             self.record.space_after = space(&directory).filter(|_| has_files);
             if let Some(cleanup) = &spec.workload.cleanup {
                 self.users_command(Phase::Cleanup, cleanup, &directory)?;
@@ -771,4 +775,10 @@ fn space(directory: &Path) -> Option<Space> {
         free_bytes: space.f_bfree * space.f_frsize,
         free_inodes: space.f_ffree,
     })
+}
+
+/// Begins, or ends, what modelled disks will say.
+fn measure_disks(attached: &mut Option<&mut Attached>, begins: bool) -> Result<(), Failure> {
+    let asked = attached.as_mut().map_or(Ok(()), |attached| attached.measure(begins));
+    asked.map_err(|error| Failure::of(error.to_string()))
 }

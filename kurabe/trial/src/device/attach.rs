@@ -213,6 +213,12 @@ impl Attached {
             .map_err(system("changing what lies on"))
     }
 
+    /// Begins, or ends, what modelled disks will say at the end.
+    pub fn measure(&mut self, begins: bool) -> Result<(), DeviceError> {
+        let asked = self.served.as_mut().map_or(Ok(()), |served| served.measure(begins));
+        asked.map_err(DeviceError::system("asking what serves the layers"))
+    }
+
     /// Keeps every request of the modelled disk from now on.
     pub fn keep_trace(&mut self) -> io::Result<()> {
         self.served.as_mut().map_or(Ok(()), Served::keep_trace)

@@ -34,6 +34,9 @@ pub trait ModelledDisk: Send + Sync {
     /// What the record is to have of it.
     fn facts(&self) -> Value;
 
+    /// Begins, or ends, what it has to say.
+    fn measure(&self, begins: bool);
+
     /// Keeps every request from now on.
     fn keep_trace(&self);
 

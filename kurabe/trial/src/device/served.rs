@@ -44,6 +44,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 enum Ask {
     /// Serve the device that came in as the standard input, below these layers.
     Layers { layers: Vec<String> },
+    /// What modelled disks will say begins, or ends.
+    Measure { begins: bool },
     /// Keep every request of the uppermost modelled disk from now on.
     KeepTrace,
     /// Write what was kept next to the served file; answered with how many requests found no room.
@@ -128,6 +130,11 @@ impl Served {
         let layers = layers.to_vec();
         let _: u32 = self.ask(&Ask::Record { size_bytes, layers, data_bytes_max })?;
         self.open(Pages::None)
+    }
+
+    /// Begins, or ends, what modelled disks will say.
+    pub fn measure(&mut self, begins: bool) -> io::Result<()> {
+        self.ask(&Ask::Measure { begins })
     }
 
     /// Keeps every request of the uppermost modelled disk from now on.
@@ -299,6 +306,10 @@ impl Serving {
                     self.disks = layered.disks;
                     self.serve(layered.stack, None)
                 }
+            }
+            Ask::Measure { begins } => {
+                self.disks.iter().for_each(|disk| disk.measure(begins));
+                Ok(Value::Null)
             }
             Ask::KeepTrace => {
                 self.disk()?.keep_trace();

@@ -14,6 +14,10 @@ impl<D: BlockDevice> ModelledDisk for Emulated<D> {
         Emulated::facts(self)
     }
 
+    fn measure(&self, begins: bool) {
+        if begins { self.begin() } else { self.end() }
+    }
+
     fn keep_trace(&self) {
         self.with_trace(disks::trace::Recorder::keep);
     }
