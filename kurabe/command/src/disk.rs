@@ -1,5 +1,6 @@
 //! `kurabe disk`: the disks that can be modelled, one of them as a device for any program, and traces.
 
+use std::fmt;
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Write};
 use std::os::fd::AsFd;
@@ -58,7 +59,13 @@ fn list() -> Result<u8, Failure> {
 fn named(words: &str) -> Result<Profile, Failure> {
     let bare = ["hdd:", "ssd:", "cloud:"].iter().find_map(|layer| words.strip_prefix(layer));
     let bare = bare.unwrap_or(words);
-    let name = bare.split(',').next().unwrap_or_default();
+    let (name, changes) = bare.split_once(',').unwrap_or((bare, ""));
+    if name.ends_with(".toml") {
+        let refused = |problem: &dyn fmt::Display| Failure::refused(format!("{name}: {problem}"));
+        let text = std::fs::read_to_string(name).map_err(|error| refused(&error))?;
+        let profile = Profile::parse(&text, name).map_err(Failure::refused)?;
+        return profile.changed(changes).map_err(|problem| refused(&problem));
+    }
     let known: Vec<Profile> = profile::bundled().collect();
     let Some(found) = known.iter().find(|one| one.name == name) else {
         let names: Vec<&str> = known.iter().map(|one| one.name.as_str()).collect();
@@ -89,6 +96,12 @@ fn device_text(disk: &str) -> Result<String, Failure> {
             "'{disk}' has no size; write PROFILE:SIZE such as st1000dm003:8G"
         )));
     };
+    if words.contains(".toml") {
+        return Err(Failure::refused(format!(
+            "'{words}': a device needs a profile of kurabe's; give one with what differs, such as \
+             7200rpm,rpm=5900:{size}. 'kurabe disk replay' takes a file"
+        )));
+    }
     let profile = named(words)?;
     Ok(format!("{}:{}:{size}{place}", profile.kind.layer(), profile.words))
 }

@@ -60,6 +60,17 @@ fn what_is_no_disk_is_refused_and_nothing_is_touched() {
     assert!(["hdd:st1000dm003", "ssd:nvme", "cloud:gp3"].iter().all(|name| listed.contains(name)));
     let listed = site.run(&["disk", "profiles", "sata"]).expect(0).stdout;
     assert!(listed.contains("program_ms = 2.2"), "{listed}");
+    let file = site.home().join("mine.toml");
+    let text = include_str!("../../disks/profiles/7200rpm.toml");
+    std::fs::write(&file, text.replace("rpm = { value = 7200", "rpm = { value = 6300")).unwrap();
+    let file = file.to_str().unwrap();
+    let listed = site.run(&["disk", "profiles", file]).expect(0).stdout;
+    assert!(listed.contains("rpm = 6300"), "{listed}");
+    std::fs::write(file, text.replace("rpm = { value = 7200", "rpm = { value = 1")).unwrap();
+    let ran = site.run(&["disk", "profiles", file]).expect(2);
+    assert!(ran.stderr.contains("mine.toml: 'rpm': rpm=1 is not from 1000"), "{}", ran.stderr);
+    let ran = site.run(&["disk", "attach", &format!("{file}:1G")]).expect(2);
+    assert!(ran.stderr.contains("7200rpm,rpm=5900:1G"), "{}", ran.stderr);
     if root() {
         let ran = site.run(&["disk", "detach", "/dev/loop7"]).expect(2);
         assert!(ran.stderr.contains("no 'kurabe disk attach' serves it"), "{}", ran.stderr);

@@ -193,13 +193,28 @@ impl Profile {
             }
         };
         words.clone_into(&mut profile.words);
-        for part in parts {
-            let Some((word, value)) = part.split_once('=') else {
-                return error(format!("'{part}' is no WORD=VALUE"));
-            };
-            profile.set(word.trim(), value.trim())?;
-        }
+        parts.try_for_each(|part| profile.change(part))?;
         Ok(profile)
+    }
+
+    /// The profile with what `words` change of it, `WORD=VALUE,...`, which may be empty.
+    ///
+    /// # Errors
+    ///
+    /// There is no such parameter, or a value is out of its range.
+    pub fn changed(mut self, words: &str) -> Result<Profile, ProfileError> {
+        if !words.is_empty() {
+            self.words = format!("{},{words}", self.name);
+            words.split(',').try_for_each(|part| self.change(part))?;
+        }
+        Ok(self)
+    }
+
+    fn change(&mut self, part: &str) -> Result<(), ProfileError> {
+        match part.split_once('=') {
+            Some((word, value)) => self.set(word.trim(), value.trim()),
+            None => error(format!("'{part}' is no WORD=VALUE")),
+        }
     }
 
     fn set(&mut self, word: &str, value: &str) -> Result<(), ProfileError> {

@@ -152,7 +152,7 @@ fn with_help() -> String {
 pub enum DiskAction {
     /// List the profiles, or the parameters of one with their sources.
     Profiles {
-        /// The profile. [default: list all]
+        /// The profile, or FILE.toml. [default: list all]
         name: Option<String>,
     },
     /// Serve a modelled disk as a block device until Ctrl-C or 'kurabe disk detach'; prints its path.
@@ -173,7 +173,7 @@ pub enum DiskAction {
     Replay {
         /// The trace, of 'kurabe disk attach --trace'.
         trace: PathBuf,
-        /// PROFILE[,WORD=VALUE...].
+        /// PROFILE[,WORD=VALUE...]; FILE.toml is a profile of your own.
         profile: String,
         /// Write the trace as it would have been on that disk to FILE.
         #[arg(long, value_name = "FILE")]

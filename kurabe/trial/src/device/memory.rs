@@ -38,7 +38,7 @@ impl Request for Memory {
             memory_limit::available_bytes().map_err(system("asking for the free memory for"))?;
         if size_bytes.saturating_add(RESERVE_BYTES) > available_bytes {
             return Err(DeviceError::Refused(format!(
-                "{text} does not fit: {} of memory are available, of which {} stay free; give a smaller size, or use loop:SIZE",
+                "{text} does not fit: {} of memory are available, of which {} stay free; give a smaller size, or use loop:SIZE, or name a directory on a quick disk by @DIR behind the size of a layer's short form",
                 about_text(available_bytes),
                 about_text(RESERVE_BYTES)
             )));
