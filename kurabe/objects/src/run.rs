@@ -239,7 +239,9 @@ fn fitted(
     kind: &'static StoreKind,
 ) -> Result<(Fit, StoreOptions), String> {
     let mut store_options = options.store.clone();
-    let space = plan.demand(threads).map(|demand| (kind.space)(&store_options, &demand));
+    let demand = plan.demand(threads);
+    store_options.objects = demand.map(|demand| demand.objects);
+    let space = demand.map(|demand| (kind.space)(&store_options, &demand));
     if !kind.keeps_contents {
         return Ok((Fit::Fits(Room { needed_bytes: 0, available_bytes: 0 }), store_options));
     }

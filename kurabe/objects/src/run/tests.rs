@@ -155,6 +155,14 @@ fn a_store_is_the_same_in_a_directory_and_on_a_device_of_any_size() {
 }
 
 #[test]
+fn a_store_holds_as_many_small_objects_as_the_program_keeps() {
+    let device = Arc::new(MemoryDevice::new(16 << 20, 512));
+    let program = program("Command { 6000.times { New(100); }; 10.times { Get; }; }");
+    let report = run(&program, &verified(), &Place::Open(device), "lump", &mut quietly).unwrap();
+    assert_eq!((report.outcome, report.live_objects), (Outcome::Completed, 6000));
+}
+
+#[test]
 fn every_put_durable_loses_nothing_either() {
     for store_name in ["files", "cannyls"] {
         let directory = tempfile::tempdir().unwrap();

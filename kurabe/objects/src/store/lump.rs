@@ -71,6 +71,7 @@ fn create(place: &Place, options: &StoreOptions) -> Result<Box<dyn Store>, Store
         unit_bytes,
         store_bytes: options.capacity_bytes,
         journal_bytes: journal_bytes(store_bytes, options.journal_bytes),
+        objects_max: options.objects.filter(|objects| *objects > store_bytes / 4096),
         ..CreateOptions::default()
     };
     let geometry =

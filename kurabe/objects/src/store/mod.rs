@@ -93,6 +93,9 @@ pub struct StoreOptions {
     pub capacity_bytes: Option<u64>,
     /// Journal that the program needs at the most, in bytes; the runner fills it in.
     pub journal_bytes: u64,
+    /// Most objects that the program keeps at once, where that can be told; the runner fills it in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub objects: Option<u64>,
     /// What makes the file system below durable, for a store that leaves that to it.
     #[serde(skip)]
     pub whole_sync: WholeSync,
@@ -105,6 +108,7 @@ impl Default for StoreOptions {
             sync_every_put: false,
             capacity_bytes: None,
             journal_bytes: 0,
+            objects: None,
             whole_sync: WholeSync::Call,
         }
     }
