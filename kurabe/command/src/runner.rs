@@ -64,6 +64,9 @@ pub struct Position<'a> {
     pub trials_expected: usize,
     /// Trials until the greatest number of blocks.
     pub trials_max: usize,
+    /// Rounds besides those that warm up: the least number, or until the end of the current one; and the
+    /// greatest.
+    pub rounds: (usize, usize),
     /// Time that the study may still take, when it is bounded.
     pub budget_left: Option<Duration>,
     /// Expected time of a trial, once every contender has been seen.
@@ -81,6 +84,14 @@ impl Position<'_> {
         };
         Some((left(self.trials_expected)?, left(self.trials_max)?))
     }
+}
+
+/// [`Position::rounds`].
+fn rounds(plan: &Plan, trials_expected: usize) -> (usize, usize) {
+    let warmup = plan.blocks.iter().filter(|block| block.warmup).count();
+    let of_round = plan.blocks.first().map_or(1, |block| block.trials.len()).max(1);
+    let least = (trials_expected / of_round).saturating_sub(warmup).max(1);
+    (least, plan.blocks.len() - warmup)
 }
 
 /// Why the loop ended.
@@ -186,10 +197,12 @@ pub fn run(
                 let so_far = SoFar { plan, records, session };
                 for (number, spec) in specs.iter().enumerate() {
                     let ended = records.iter().filter(|record| record.has_ended()).count();
+                    let trials_expected = trials_expected(plan, block);
                     observer.trial_begins(&Position {
                         spec,
                         trials_done: ended + number,
-                        trials_expected: trials_expected(plan, block),
+                        trials_expected,
+                        rounds: rounds(plan, trials_expected),
                         trials_max: plan.blocks.iter().map(|block| block.trials.len()).sum(),
                         budget_left,
                         trial_time: so_far.trial_time(),
@@ -271,7 +284,7 @@ fn part_full_words(workload: &str, carried: &[Record]) -> String {
     let full = carried.iter().filter(|record| record.part_full);
     let labels: Vec<&str> = full.map(|record| record.contender.label.as_str()).collect();
     format!(
-        "{workload}: a part of the device is too small for {}, so contenders come one at a time from here on; a larger --device lets them stand side by side",
+        "{workload}: a part of the device is too small for {}, so contenders come one at a time from here on; with a larger --device they alternate",
         labels.join(", ")
     )
 }
@@ -509,7 +522,7 @@ impl<'a> SoFar<'a> {
             let fits = blocks_min - due + (left / block_time) as u32;
             let enough = (spent.as_secs_f64() + needed * SHORT_BUDGET_MIN).ceil();
             format!(
-                "warning: the budget leaves time for about {fits} of at least {blocks_min} blocks; raise --budget to {enough}s, or lower --min-runs"
+                "warning: the budget leaves time for about {fits} of at least {blocks_min} rounds; raise --budget to {enough}s, or lower --min-rounds"
             )
         })
     }

@@ -119,9 +119,9 @@ impl Session {
             _ if let Some(runs) = study.runs => {
                 format!("{} of each", counted(runs as usize, "run"))
             }
-            (1, 1) => "1 block".to_string(),
-            (least, most) if least == most => format!("{least} blocks"),
-            (least, most) => format!("{least} to {most} blocks"),
+            (1, 1) => "1 round".to_string(),
+            (least, most) if least == most => format!("{least} rounds"),
+            (least, most) => format!("{least} to {most} rounds"),
         };
         let mut device =
             if needs_device(study) { format!(" on {}", study.device) } else { String::new() };
@@ -142,9 +142,7 @@ impl Session {
             return None;
         }
         if runner::is_complete(&self.plan, &self.records) {
-            return Some(
-                "every trial of the plan has been carried out; nothing is left to do".into(),
-            );
+            return Some("every planned round has been measured; nothing is left to do".into());
         }
         let budget = self.budget()?;
         // What the last filling took, this one will take too.
@@ -153,7 +151,7 @@ impl Session {
         let why = match self.spent_before {
             spent if spent >= budget => "is spent",
             spent if !runner::next_fits(&self.plan, &self.records, spent + fill) => {
-                "leaves no time for another trial"
+                "leaves no time for another round"
             }
             _ => return None,
         };
@@ -231,7 +229,7 @@ impl Session {
                 failure
             } else {
                 Failure::broken(format!(
-                    "the budget ended while {} was being filled, before the first trial; raise --budget or take a smaller --device",
+                    "the budget ended while {} was being filled, before the first run; raise --budget or take a smaller --device",
                     study.device
                 ))
             }
@@ -326,7 +324,7 @@ impl Session {
             }
             End::Stopped => Some(format!("stopped. Go on by: {resume}")),
             End::Failing => Some(format!(
-                "under {} every trial failed, block after block, so no more were tried; mend the cause, then go on by: {resume}",
+                "under {} every run failed, round after round, so no more were tried; remove the cause, then continue with: {resume}",
                 self.failing_workloads().join(", ")
             )),
         }

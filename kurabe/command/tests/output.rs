@@ -188,19 +188,20 @@ fn where_there_is_no_live_line_each_block_begins_with_what_is_left() {
     let two = Two::new();
     let told = |flags: &[&str]| {
         let ran = two.compare(flags, &["sleep 0.06"]).expect(0);
-        let lines = ran.stderr.lines().filter(|line| line.contains(" done"));
+        let is_outlook = |line: &&str| line.contains("round") && line.contains(" left");
+        let lines = ran.stderr.lines().filter(is_outlook);
         lines.map(str::to_string).collect::<Vec<String>>()
     };
     let lines = told(&["--runs", "3"]);
     assert_eq!(lines.len(), 3, "{lines:?}");
-    assert_eq!(lines[0], "0 of 6 trials done; the first block will tell how long they take");
-    assert!(lines[1].starts_with("2 of 6 trials done, about "), "{lines:?}");
-    assert!(lines[2].starts_with("4 of 6 trials done, about "), "{lines:?}");
+    assert_eq!(lines[0], "round 1 of 3; the time left is known after the first round");
+    assert!(lines[1].starts_with("round 2 of 3, about "), "{lines:?}");
+    assert!(lines[2].starts_with("round 3 of 3, about "), "{lines:?}");
     assert!(lines[2].ends_with("s left"), "{lines:?}");
     let flags = ["--runs", "1", "--warmup", "1", "--budget", "10m", "--out", "other"];
     let lines = told(&flags);
-    assert!(lines[0].starts_with("0 of 4 trials done, at most "), "{lines:?}");
-    assert!(lines[1].starts_with("2 of 4 trials done, about "), "{lines:?}");
+    assert!(lines[0].starts_with("warm-up round, at most "), "{lines:?}");
+    assert!(lines[1].starts_with("round 1 of 1, about "), "{lines:?}");
 }
 
 /// Of a load with figures of its own the lines show the one that is compared, not the wall time.

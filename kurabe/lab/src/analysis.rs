@@ -141,7 +141,7 @@ pub struct ContenderAnalysis {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub phase_devices: Vec<PhaseDevice>,
     /// Latencies by kind of operation: counts, bytes, sums and the maximum of all trials together;
-    /// for each percentile the median of the trials', until a reader of the histograms beside the
+    /// for each percentile the median of the runs', until a reader of the histograms beside the
     /// records puts the merged ones in their place.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub latencies: Vec<Latency>,
@@ -550,7 +550,7 @@ fn phase_devices(records: &[&Record]) -> Vec<PhaseDevice> {
 }
 
 /// The kinds of the first trial. Counts, bytes and sums are of all trials, the maximum is that of
-/// all, and each percentile is the (lower) median of the trials' percentiles, where they have any.
+/// all, and each percentile is the (lower) median of the runs' percentiles, where they have any.
 fn latencies(records: &[&Record]) -> Vec<Latency> {
     let of = |record: &Record| record.load.as_ref().map(|load| load.latencies.clone());
     let all: Vec<Vec<Latency>> = records.iter().filter_map(|record| of(record)).collect();
@@ -594,7 +594,7 @@ fn findings(records: &[&Record]) -> Vec<String> {
             if found.len() == records.len() {
                 finding.clone()
             } else {
-                format!("{finding} (in {} of {} trials)", found.len(), records.len())
+                format!("{finding} (in {} of {} rounds)", found.len(), records.len())
             }
         })
         .collect();
@@ -637,7 +637,7 @@ fn steady_words(records: &[&Record]) -> Option<String> {
         series.iter().filter(|series| statistics::steady_from(&series.values).is_some()).count();
     (!series.is_empty()).then(|| {
         format!(
-            "throughput in a steady state at the end (SNIA: last 5 intervals within 20 %, slope within 10 %) in {steady} of {} trials",
+            "throughput in a steady state at the end (SNIA: last 5 intervals within 20 %, slope within 10 %) in {steady} of {} rounds",
             series.len()
         )
     })

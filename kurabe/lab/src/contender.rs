@@ -564,7 +564,7 @@ mod tests {
         let above_all = json.replace("\"above\":2", "\"above\":4");
         assert!(serde_json::from_str::<Contender>(&above_all).is_err());
         let outside = Contender::parse("overlayfs @ lowerdir=/etc over ext4", KNOWN);
-        assert!(outside.unwrap_err().to_string().contains("can name something else"));
+        assert!(outside.unwrap_err().to_string().contains("can name something other"));
     }
 
     /// As they were stored before there were environments, before they were stacks, and today.

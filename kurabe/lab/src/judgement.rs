@@ -411,7 +411,7 @@ impl<'a> Result<'a> {
         let mut several = Several::default();
         for (workload, _, name, ratio) in ratios {
             let Some((ratio, _)) = ratio else {
-                several.lacks(format!("{label} beside {baseline} under {}", workload.workload));
+                several.lacks(format!("{label} against {baseline} under {}", workload.workload));
                 continue;
             };
             let (workload, words) = (&workload.workload, ratio.words());
@@ -512,9 +512,8 @@ impl<'a> Result<'a> {
                         several.outcomes.push(Outcome::Holds);
                         several.evidence.push(format!("{}: {rival} {lost}", workload.workload));
                     }
-                    None => {
-                        several.lacks(format!("{label} beside {rival} under {}", workload.workload))
-                    }
+                    None => several
+                        .lacks(format!("{label} against {rival} under {}", workload.workload)),
                 }
                 continue;
             };

@@ -571,7 +571,8 @@ impl StudyText {
                 return Err(error(field, unknown_label(label, &labels)));
             };
             if !contender.needs_device() {
-                let problem = format!("'{label}' stands on no device of the study; leave it out");
+                let problem =
+                    format!("'{label}' is not made on a device of the study; leave it out");
                 return Err(error(field, problem));
             }
             let layers = layers.split('+').map(|layer| Layer::named(layer.trim()));

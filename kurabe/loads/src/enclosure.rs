@@ -156,7 +156,7 @@ impl Complaint {
         let read = read.and_then(|file| File::from(file).take(4096).read_to_string(&mut said));
         match read {
             Ok(1..) => {
-                let text = format!("keeping the load in its contender: {said}: {error}");
+                let text = format!("keeping the workload in its contender: {said}: {error}");
                 io::Error::new(error.kind(), text)
             }
             _ => error,

@@ -201,7 +201,7 @@ impl<'a> Parser<'a> {
             let expected = "a section: `Ordered[N]`, `Unordered[N]` or `Command`";
             let mut diagnostic = self.unexpected(expected, &words);
             if STATEMENTS.contains(&self.text()) {
-                diagnostic.help = Some("statements stand in the braces of a section".to_owned());
+                diagnostic.help = Some("statements belong in the braces of a section".to_owned());
             }
             return Err(diagnostic);
         }

@@ -189,7 +189,7 @@ pub fn section(plan: &Plan, records: &[Record], analysis: &Analysis) -> Vec<Bloc
     }
     if !publication.tables.is_empty() {
         blocks.push(Block::Note(here(result)));
-        blocks.push(Block::Note("Counts are of one trial (the mean of all); latencies are of all trials together. ?: too few blocks for a comparison.".into()));
+        blocks.push(Block::Note("Counts are of one run (the mean of all); latencies are of all runs together. ?: too few rounds for a comparison.".into()));
     }
     blocks
 }
@@ -207,7 +207,7 @@ pub fn summary(plan: &Plan, records: &[Record], analysis: &Analysis) -> Vec<Bloc
     };
     let judged = publication.judge(plan, records, analysis);
     let mut said = format!(
-        "{} beside what was measured: in the page, and by --verbose.",
+        "{} next to what was measured: in the page, and with --verbose.",
         counted(publication.tables.len(), "published table")
     );
     let of = |outcome| judged.iter().filter(move |one| one.outcome == outcome);

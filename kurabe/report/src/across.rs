@@ -26,7 +26,7 @@ pub mod gates;
 mod notes;
 
 /// The warning that stands above everything else.
-pub const NOT_INTERLEAVED: &str = "these results were not interleaved: whatever else changed between them (temperature, other load, age of the device) is part of every cost. If all contenders changed by one factor, suspect the machine.";
+pub const NOT_INTERLEAVED: &str = "these results were not interleaved: whatever else changed between them (temperature, other work, age of the device) is part of every cost. If all contenders changed by one factor, suspect the machine.";
 
 /// Results beside each other; the first is what the others are compared with.
 #[derive(Debug)]
@@ -130,7 +130,7 @@ impl Across<'_> {
             source.plan.study.contenders.iter().map(|entry| entry.label.clone()).collect()
         };
         let why = if self.workloads.is_empty() {
-            format!("no load of {} is in another ({})", self.names[0], of_each(&loads))
+            format!("no workload of {} is in another ({})", self.names[0], of_each(&loads))
         } else if !self.sources[1..]
             .iter()
             .flat_map(contenders)
@@ -138,7 +138,7 @@ impl Across<'_> {
         {
             format!("no contender of {} is in another ({})", self.names[0], of_each(&contenders))
         } else {
-            "no contender completed a run of one load in two of them".to_string()
+            "no contender completed a run of the same workload in two of them".to_string()
         };
         let names: Vec<String> = self
             .names
@@ -147,7 +147,7 @@ impl Across<'_> {
             .map(|(name, source)| format!("{name}, {}", source.name))
             .collect();
         Some(format!(
-            "nothing of these results can be compared ({}): {why}; name results that have a load and a contender of the same names",
+            "nothing of these results can be compared ({}): {why}; name results that share the names of a workload and of a contender",
             names.join("; ")
         ))
     }
@@ -385,7 +385,7 @@ pub fn document(across: &Across<'_>) -> Vec<Block> {
     }
     blocks.extend(across.gates.iter().map(|gate| Block::Text(gate_text(gate))));
     blocks.push(Block::Text(
-        "95 % confidence, corrected for multiple comparisons within each load.".into(),
+        "95 % confidence, corrected for multiple comparisons within each workload.".into(),
     ));
     let notes = across.notes.iter().chain(&across.warnings).map(String::as_str);
     let notes = std::iter::once(NOT_INTERLEAVED).chain(notes);

@@ -176,7 +176,7 @@ pub fn layouts(view: &View<'_>) -> Vec<Block> {
             share(layout.free_share_up_to(SMALL_FREE_BYTES)),
         ]);
     }
-    let says = "Score: the share of the blocks that lie directly behind the block that is read before them, when all files are read in the order of their paths. Jump: the median distance of the others. Free: the share of the free space in pieces of at most 1 MiB.";
+    let says = "Score: the share of the blocks that come directly after the block read before them, when all files are read in the order of their paths. Jump: the median distance of the others. Free: the share of the free space in pieces of at most 1 MiB.";
     let mut blocks =
         vec![Block::table("How files lie on the device", table), Block::Text(says.into())];
     blocks.extend(layout::map(view, &found).map(Block::Chart));

@@ -90,7 +90,7 @@ fn pictures(source: &Source) -> Vec<Block> {
             let all = runs::every(source).into_iter().chain(benefit);
             let mut blocks = Block::charts(all);
             let ratios = ratio::overview(source).map(|chart| vec![Block::Chart(chart)]);
-            blocks.extend(ratios.map(|chart| Block::fold("Every load in one picture", chart)));
+            blocks.extend(ratios.map(|chart| Block::fold("Every workload in one picture", chart)));
             blocks
         }
     }
@@ -314,7 +314,7 @@ fn warnings(source: &Source) -> (Vec<Block>, Vec<Block>) {
     let mut others = blocks.split_off(grave.min(blocks.len()));
     if more > 0 {
         let counted = text::counted(more, "more warning");
-        others.push(Block::Note(format!("{counted}: see the details of each load.")));
+        others.push(Block::Note(format!("{counted}: see the details of each workload.")));
     }
     (blocks, others)
 }

@@ -31,10 +31,10 @@ pub fn sentences(workloads: &[WorkloadAnalysis], plan: &Plan) -> Vec<String> {
         let others = workloads.iter().map(|one| one.workload.clone());
         let others: Vec<String> = others.filter(|name| !said.names.contains(name)).collect();
         match others.len() {
-            0 if some >= COUNTED_LOADS_MIN => format!("all {of} loads"),
-            1 if some >= COUNTED_LOADS_MIN => format!("all loads except {}", others[0]),
+            0 if some >= COUNTED_LOADS_MIN => format!("all {of} workloads"),
+            1 if some >= COUNTED_LOADS_MIN => format!("all workloads except {}", others[0]),
             // The others are named.
-            _ if some >= COUNTED_LOADS_MIN && 2 * some > of => format!("{some} of {of} loads"),
+            _ if some >= COUNTED_LOADS_MIN && 2 * some > of => format!("{some} of {of} workloads"),
             _ => text::list(&said.names),
         }
     };

@@ -37,7 +37,7 @@ pub fn table(source: &Source, workload: &WorkloadAnalysis) -> Table {
     type Words = fn(f64) -> String;
     type Value<'a> = &'a dyn Fn(&ContenderAnalysis) -> Option<f64>;
     let rows: [(&str, &str, Words, Value<'_>); 13] = [
-        ("CPU time of the load", "CPU time", text::time, &|c| c.cost.command_cpu_ns),
+        ("CPU time of the workload", "CPU time", text::time, &|c| c.cost.command_cpu_ns),
         ("CPU time of the whole machine", "", text::time, &|c| c.cost.machine_cpu_ns),
         ("memory of its largest process", "", text::bytes, &|c| c.cost.memory_bytes_max),
         ("read by the device", "bytes read", text::bytes, &|c| c.cost.device_read_bytes),
@@ -45,7 +45,7 @@ pub fn table(source: &Source, workload: &WorkloadAnalysis) -> Table {
         ("writes of the device", "", text::count, &|c| c.cost.device_writes),
         ("flushes of the device", "flushes", text::count, &|c| c.cost.device_flushes),
         ("flushes per operation", "", text::small, &per_operation),
-        ("written by the load", "", text::bytes, &|c| c.cost.command_written_bytes),
+        ("written by the workload", "", text::bytes, &|c| c.cost.command_written_bytes),
         ("write amplification", "", amplification, &|c| c.cost.write_amplification),
         ("space taken", "space", text::bytes, &|c| c.cost.space_taken_bytes),
         (TIME_UNMOUNTED, TIME_UNMOUNTED, text::time, &|c| {
@@ -60,7 +60,7 @@ pub fn table(source: &Source, workload: &WorkloadAnalysis) -> Table {
             })
         }),
     ];
-    let mut heads = vec!["median of the trials".to_string()];
+    let mut heads = vec!["median of the runs".to_string()];
     heads.extend(ranked.iter().map(|contender| contender.label.clone()));
     let mut table = Table { heads, rows: Vec::new() };
     let compared = |metric: &str, contender: &ContenderAnalysis| {

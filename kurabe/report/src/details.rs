@@ -74,7 +74,7 @@ fn workload(view: &View<'_>, several: bool) -> Vec<Block> {
     fold("Medians of each phase", phases);
     let trials = tables::trials(source, workload);
     let summary = format!("All {}", text::counted(trials.rows.len(), "trial"));
-    fold(&summary, vec![Block::table("All trials", trials)]);
+    fold(&summary, vec![Block::table("All runs", trials)]);
     blocks
 }
 
@@ -127,7 +127,7 @@ fn failures(source: &Source, workload: &WorkloadAnalysis) -> Vec<Block> {
     for record in source.records.iter().filter(|record| record.workload == workload.workload) {
         let Some(words) = answer::failure_text(record) else { continue };
         let label = &record.contender.label;
-        let trial = format!("{} (block {})", record.trial, record.block + 1);
+        let trial = format!("{} (round {})", record.trial, record.block + 1);
         let is_alike =
             |known: &Record| known.contender.label == *label && known.outcome == record.outcome;
         match alike.iter_mut().find(|(known, ..)| is_alike(known)) {

@@ -27,13 +27,13 @@ pub fn environment(source: &Source) -> Vec<Block> {
         None => blocks.push(Block::Warning("the facts of the machine could not be read.".into())),
     }
     blocks.extend(disturbed(source).map(Block::Text));
-    let mut of_all = vec![Block::Text("Of each contender's first completed trial.".into())];
+    let mut of_all = vec![Block::Text("From each contender's first completed run.".into())];
     let of_contender = |contender: &Contender| {
         let mut records = source.records.iter().filter(|r| r.contender.label == contender.label);
         let first = records.clone().find(|record| record.time_ns().is_some());
         let commands = match first.or_else(|| records.next()) {
             Some(record) => commands(record),
-            None => vec![Block::Text("No trial of it has a record.".into())],
+            None => vec![Block::Text("No run of it has a record.".into())],
         };
         (contender.label.clone(), commands)
     };
@@ -45,7 +45,7 @@ pub fn environment(source: &Source) -> Vec<Block> {
         let value = serde_json::to_value(workload).expect("a workload has a JSON form");
         let mut rows = Vec::new();
         flatten("", &value, &mut rows);
-        let table = Block::table(format!("The load {}", workload.name), Table::pairs(rows));
+        let table = Block::table(format!("The workload {}", workload.name), Table::pairs(rows));
         Block::fold(workload.name.clone(), vec![table])
     };
     let loads = source.plan.study.workloads.iter().map(load).collect();
@@ -175,7 +175,7 @@ fn repeat(source: &Source) -> Vec<Block> {
     let seed = source.plan.seed;
     let mut blocks = vec![
         Block::Text(format!(
-            "Save the study file below as study.toml; the seed {seed} gives the same order of trials."
+            "Save the study file below as study.toml; the seed {seed} gives the same order of runs."
         )),
         Block::Code(format!("sudo kurabe run study.toml --seed {seed}")),
     ];

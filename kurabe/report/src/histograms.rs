@@ -68,7 +68,7 @@ pub struct HistogramDamage {
 
 impl fmt::Display for HistogramDamage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "latencies of trial {}: {}", self.trial, self.problem)
+        write!(f, "latencies of run {}: {}", self.trial, self.problem)
     }
 }
 
@@ -186,7 +186,7 @@ impl Histograms {
         let consequence = if merged_any {
             "the percentiles leave it out"
         } else {
-            "no histogram is left, so each percentile is the median of the trials' own"
+            "no histogram is left, so each percentile is the median of the runs' own"
         };
         contender.findings.push(format!("{} ({consequence})", left_out.join("; ")));
     }

@@ -27,7 +27,7 @@ pub fn of(workloads: &[WorkloadAnalysis], plan: &Plan) -> Vec<Block> {
 
 /// The parts of the only load: its groups, or its steps where somebody is surely different in one.
 pub fn parts(workload: &WorkloadAnalysis, plan: &Plan) -> Vec<Block> {
-    let mut table = empty("part of the load", plan);
+    let mut table = empty("part of the workload", plan);
     table.rows = parts_of(workload).iter().map(|part| row(workload, part, part, plan)).collect();
     if table.rows.is_empty() {
         Vec::new()
@@ -82,8 +82,7 @@ fn row(workload: &WorkloadAnalysis, metric: &str, head: &str, plan: &Plan) -> Ve
 
 /// What the cells of the overview are.
 fn legend(plan: &Plan, has_parts: bool) -> String {
-    let parts =
-        "Parts of a load have 95 % confidence of their own, all those of the load together.";
+    let parts = "The parts of a workload share a 95 % confidence of their own.";
     format!(
         "Costs relative to {}, with their intervals: + faster, - slower, = the same within {} %, ~ at most {} % apart, ? inconclusive.{}{}",
         plan.baseline_label(),

@@ -90,7 +90,7 @@ pub(crate) fn whole(title: &str, rendered: &Rendered<'_>) -> String {
 
 fn footer(has_charts: bool) -> String {
     let drawn = if has_charts {
-        " Point at a mark of a chart for its numbers, drag over a part or turn the wheel with Ctrl to enlarge it. By the keyboard: arrow keys, + and -, Escape for the whole picture."
+        " Point at a mark of a chart for its numbers, drag over a part or turn the wheel with Ctrl to enlarge it. With the keyboard: arrow keys, + and -, Escape for the whole picture."
     } else {
         ""
     };

@@ -124,7 +124,7 @@ fn a_gate_on_a_load_that_is_not_the_same_was_not_tested() {
     let not_tested = condition::Outcome::NotTested;
     let difference =
         "B measured something else than A (command.line: 'cat a' against 'cat b')".to_string();
-    let missing = "B does not have the load 'second'".to_string();
+    let missing = "B does not have the workload 'second'".to_string();
     assert_eq!(
         judged,
         [
@@ -164,12 +164,12 @@ fn results_with_nothing_in_common_are_told_in_a_sentence() {
     let first = result(&["ext4", "xfs"], "true", &[1000, 1000], 3);
     assert_eq!(why(&first, &first), None);
     let load = why(&first, &result(&["ext4"], "false", &[1000], 3)).unwrap();
-    assert!(load.contains("no load of A is in another (A has true; B has false)"), "{load}");
+    assert!(load.contains("no workload of A is in another (A has true; B has false)"), "{load}");
     let contender = why(&first, &result(&["btrfs"], "true", &[1000], 3)).unwrap();
     assert!(contender.contains("(A has ext4 and xfs; B has btrfs)"), "{contender}");
     let failed = make(&study(&["ext4"], &["true"], 3), |_| false);
     let none = why(&first, &failed).unwrap();
-    assert!(none.contains("no contender completed a run of one load in two"), "{none}");
+    assert!(none.contains("no contender completed a run of the same workload in two"), "{none}");
     assert_eq!(none.lines().count(), 1);
 }
 
@@ -182,8 +182,8 @@ fn what_does_not_match_is_named() {
     let across = Across::new(&sources);
     let said = across.notes.join("\n");
     for text in [
-        "the load 'true' is not in",
-        "the load 'false' is not in",
+        "the workload 'true' is not in",
+        "the workload 'false' is not in",
         "the contender 'btrfs' is not in",
         "the contender 'xfs' has other options",
     ] {
@@ -194,7 +194,7 @@ fn what_does_not_match_is_named() {
     assert_eq!(across.workloads.len(), 1);
     assert!(page(&across).contains("btrfs"));
     let nothing = read(&[&after, &other]);
-    assert!(terminal(&Across::new(&nothing)).contains("no load of A is in another"));
+    assert!(terminal(&Across::new(&nothing)).contains("no workload of A is in another"));
 }
 
 /// A doubt about one result is one about the comparison; only the load's author's words are none.
@@ -229,11 +229,11 @@ fn what_casts_doubt_on_one_result_is_said_of_both() {
     let (text, html) = (terminal(&across), page(&across));
     let html = html.replace("&#39;", "'");
     for said in [
-        "the load 'true' is not the same in B as in A: prepare nothing against ",
-        "ext4 did other work under the load 'true' in B than in A (2 files against 1 file)",
-        "in B, load 'true': caches were not dropped before the runs (not root)",
-        "1 of 4 trials failed; the report of that result has the reason",
-        "in B, load 'true': xfs: left out: latencies of trial",
+        "the workload 'true' is not the same in B as in A: prepare nothing against ",
+        "ext4 did other work under 'true' in B than in A (2 files against 1 file)",
+        "in B, workload 'true': caches were not dropped before the runs (not root)",
+        "1 of 4 runs failed; the report of that result has the reason",
+        "in B, workload 'true': xfs: left out: latencies of run",
     ] {
         assert!(text.contains(said), "no '{said}' in\n{text}");
         assert!(html.contains(said), "no '{said}' in the page");

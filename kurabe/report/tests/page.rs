@@ -57,11 +57,11 @@ fn the_answer_comes_first_and_the_way_to_repeat_it_last() {
             "Every run",
             "Details",
             "What it cost",
-            "CPU time of the load",
+            "CPU time of the workload",
             "flushes of the device",
             "write amplification",
             "Cost relative to ext4",
-            "Where the time of a trial goes",
+            "Where the time goes",
             "What the device did in each phase",
             ">1.00 MiB written, 1 flush</td>",
             ">4.00 KiB written</td>",
@@ -165,7 +165,7 @@ fn a_result_without_a_completed_trial_is_a_page_too() {
         true
     });
     let text = own(&rendered(&failed));
-    in_order(&text, &["3 of 3 trials failed; the first: mkfs failed: no space", "failed 3×"]);
+    in_order(&text, &["3 of 3 runs failed; the first: mkfs failed: no space", "failed 3×"]);
     assert!(!text.contains("<figure"), "there is nothing to draw");
 }
 
@@ -193,9 +193,9 @@ fn a_load_with_figures_shows_them_over_time() {
             "Latencies by kind of operation",
             "Over time: throughput",
             "steady state",
-            "a trial is steady from here",
-            "this trial changed here",
-            "trials with a change",
+            "steady from here",
+            "this run changed here",
+            "runs with a change",
             "1 of 5",
         ],
     );
@@ -320,7 +320,7 @@ fn a_cell_whose_only_pair_stands_beside_another_trial_of_the_device_has_no_ratio
             "8662/s",
             "too few rounds",
             "inconclusive",
-            "aria-label=\"randread, one by one (psync), 4K: not told: both completed fewer than 3 rounds",
+            "aria-label=\"randread, one by one (psync), 4K: not shown: both completed fewer than 3 rounds",
             "An interval needs 3 rounds that both completed",
             "8662/s too few rounds",
         ],
@@ -473,7 +473,7 @@ fn what_is_compared_besides_the_metrics_stands_with_the_costs() {
     let text = report::export::markdown(&source);
     for row in [
         "| flushes of the device | 3 | 6 ×2.00 - | 3 ×1.000 = |",
-        "| CPU time of the load | 3.000 ms | 3.000 ms ×1.000 = | 3.000 ms ×1.000 = |",
+        "| CPU time of the workload | 3.000 ms | 3.000 ms ×1.000 = | 3.000 ms ×1.000 = |",
         "| time until unmounted | 927.7 ms | 1.175 s ×1.2",
     ] {
         assert!(text.contains(row), "{row}\n{text}");

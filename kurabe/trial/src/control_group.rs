@@ -132,7 +132,7 @@ pub fn give_back(path: &Path, done: &mut Vec<String>) -> Result<Option<String>, 
     }
     match end_group(path) {
         Ok(ended) => {
-            let killed = |process| format!("killed {process}, which a trial had started");
+            let killed = |process| format!("killed {process}, which a run had started");
             done.extend(ended.into_iter().map(killed));
             Ok(Some(format!("removed the control group {}", path.display())))
         }

@@ -304,7 +304,7 @@ impl Trial<'_, '_> {
         };
         if log.is_cut_short {
             report.notes.push(format!(
-                "the recording was full after {} MiB; the states are those until then. Give it a place with more room, or the load less to do",
+                "the recording was full after {} MiB; the states are those until then. Give it more space, or the workload less to do",
                 (log.data_sectors * SECTOR_BYTES) >> 20
             ));
         }
@@ -349,7 +349,7 @@ impl Trial<'_, '_> {
         bench.attach(disk)?;
         let mut tools = bench.tools(None);
         let mut instance = bench.instance()?;
-        let mut full = "and the load had not begun";
+        let mut full = "and the workload had not begun";
         let recorded = (|| {
             instance.make(&mut tools)?;
             instance.mount(&mut tools)?;
@@ -364,12 +364,12 @@ impl Trial<'_, '_> {
                 let (command, talk) =
                     bench.talk(LoadStage::Setup, &*instance, None, Value::Null)?;
                 let streams = Streams { talk: Some(&talk), ..Streams::default() };
-                bench.run("the load's layout", &command, &directory, streams)?;
+                bench.run("the workload's layout", &command, &directory, streams)?;
                 let read = talk.report().map_err(Failure::of)?;
                 prepared = read.prepared;
             }
             instance.sync(&mut tools)?;
-            status("running the load");
+            status("running the workload");
             let from = bench.disks().now().map_err(served_failure)?;
             let ran = bench.load(&*instance, prepared);
             let log = bench.disks().log().map_err(served_failure)?;
@@ -378,18 +378,18 @@ impl Trial<'_, '_> {
                 Err(Failure::Failed { .. }) if log.is_cut_short && log.end >= from => {}
                 ran => ran?,
             }
-            full = "when what the load left was checked";
+            full = "when what the workload left was checked";
             let recording = Arc::new(Recording { log, data: Arc::new(data) });
             let to = recording.log.end;
             let all = Acknowledged::of(&recording.log, recording.log.acknowledgements.len());
             let mut refused = None;
             if recording.log.acknowledgements.is_empty() {
                 refused = Some(
-                    "the load acknowledged nothing, so nothing can be lost; let it print a line, or call 'kurabe ack WORDS' (with kurabe in its PATH), after each step that is durable".into(),
+                    "the workload acknowledged nothing, so nothing can be lost; let it print a line, or call 'kurabe ack WORDS' (with kurabe in its PATH), after each step that is durable".into(),
                 );
             } else if !recording.log.is_cut_short {
-                status("checking what the load left");
-                refused = blamed(&bench.ask(&*instance, &all)?, "on what the load left");
+                status("checking what the workload left");
+                refused = blamed(&bench.ask(&*instance, &all)?, "on what the workload left");
             }
             let (places, left) = match bench.file_system()?.access {
                 Access::Mounted => (Places::of(&directory), Files::read(&directory)),
@@ -637,7 +637,7 @@ impl Trial<'_, '_> {
 fn blamed(found: &Finding, place: &str) -> Option<String> {
     found.kind.is_violation().then(|| {
         format!(
-            "the check fails before any power cut, {place} ({found}); it would blame the disk: mend the check or the load"
+            "the check fails before any power cut, {place} ({found}); this would be blamed on the disk: correct the check or the workload"
         )
     })
 }

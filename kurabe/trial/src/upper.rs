@@ -155,7 +155,7 @@ pub fn check(contender: &Contender) -> Result<(), String> {
     let base = file_system_by_name(contender.file_system());
     if contender.directory().is_some() || base.is_some_and(|base| base.access != Access::Mounted) {
         return Err(format!(
-            "'{}' lies over the directory of a mounted file system that the trial makes, and '{}' has none; write {} over ext4",
+            "'{}' lies over the directory of a mounted file system that kurabe makes, and '{}' has none; write {} over ext4",
             lowest.name,
             contender.file_system(),
             lowest.name

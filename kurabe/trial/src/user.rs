@@ -93,7 +93,7 @@ impl User {
         }
         if !own.is_root() {
             return Err(unknown(
-                "only root can run the load as somebody else; run kurabe by sudo, or leave --user out".into(),
+                "only root can run the workload as another user; run kurabe with sudo, or leave --user out".into(),
             ));
         }
         let text = CString::new(name).map_err(|error| unknown(error.to_string()))?;

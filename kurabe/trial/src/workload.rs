@@ -151,7 +151,7 @@ fn perform() -> Result<ExitCode, String> {
         Stage::Recheck => return recheck(&*load, &task),
     };
     if KINDS.is_enclosed(&task.load) && !enclosure::is_inside() {
-        let free = "the load could write wherever you can";
+        let free = "the workload could write wherever you can";
         let reason = enclosure::refusal().unwrap_or("it was not started in an enclosure");
         report.findings.push(format!("{free}: {reason}; run kurabe by sudo to keep it in"));
     }

@@ -182,7 +182,7 @@ pub trait Generator {
 
     /// Looks for what it had acknowledged, a line each, after a power cut.
     fn find_loss(&self, _task: &LoadTask, _acknowledged: &str) -> Result<Option<Loss>, String> {
-        Err("this load does not know what a power cut may take".into())
+        Err("this workload does not know what a power failure may lose".into())
     }
 }
 
@@ -513,14 +513,14 @@ impl Kinds {
     fn of(self, load: &Load) -> Result<&'static Kind, String> {
         self.find(&load.kind).ok_or_else(|| {
             let names: Vec<&str> = self.0.iter().map(|kind| kind.name).collect();
-            unknown("kind of load is called", &load.kind, &names)
+            unknown("kind of workload is called", &load.kind, &names)
         })
     }
 
     /// A load, ready to be asked and carried out.
     pub fn open(self, load: &Load) -> Result<Box<dyn Generator>, String> {
         (self.of(load)?.open)(&load.options)
-            .map_err(|problem| format!("the options of a {} load: {problem}", load.kind))
+            .map_err(|problem| format!("the options of the workload {}: {problem}", load.kind))
     }
 
     /// Reads the files that a load names (programs, jobs) into it. Touches nothing.
@@ -561,7 +561,7 @@ pub fn directory_of(target: &Target) -> Result<&Path, String> {
     match target {
         Target::Directory(directory) => Ok(directory),
         Target::Device(device) | Target::Minfs(device) => {
-            Err(format!("this load needs files, and {} is a device", device.display()))
+            Err(format!("this workload needs files, and {} is a device", device.display()))
         }
     }
 }

@@ -63,7 +63,7 @@ impl Boot {
     fn of(spec: &TrialSpec, device: &Device) -> Result<Boot, String> {
         let path = device.prepared.get("path").and_then(|path| path.as_str());
         let Some(path) = path else {
-            return Err(format!("a guest's disk cannot stand on a device of kind {}", device.kind));
+            return Err(format!("a guest's disk cannot be on a device of kind {}", device.kind));
         };
         // Memory has no way past the page cache: it lies there.
         let disk = Disk { path: path.into(), direct: device.kind != MEMORY, discard: spec.discard };

@@ -147,7 +147,7 @@ fn workload_problems(
         if !KINDS.works_on(&workload.load, ground) {
             let others = KINDS.named_on(ground).join(" or ");
             problems.push(format!(
-                "workload '{name}': a {} load needs a mounted file system, and contender '{}' is none; leave that contender out, or use {others}",
+                "workload '{name}': the workload {} needs a mounted file system, which contender '{}' is not; leave that contender out, or use {others}",
                 workload.load.kind,
                 contender.label
             ));
@@ -202,7 +202,7 @@ fn user_problems(study: &Study) -> Vec<String> {
         let access = filesystem::by_name(contender.file_system()).map(|f| f.access);
         let why = match (access, contender.directory()) {
             (Some(Access::RawDevice | Access::MinfsLibrary), _) => {
-                "its load opens the device itself, which is root's; leave that contender or --user out".into()
+                "its workload opens the device itself, which only root may; leave that contender or --user out".into()
             }
             (_, Some(directory)) if !user.enters(directory) => format!(
                 "{name} cannot get to {}; let everybody pass it and the directories above it (chmod o+x)",
@@ -320,7 +320,7 @@ fn relative_words(program: &str) -> String {
     } else {
         "name its whole path, or make it in the setup".into()
     };
-    format!("is looked for in the trial's directory, which is empty; {next}")
+    format!("is looked for in the run's directory, which is empty; {next}")
 }
 
 /// Reads the programs and jobs that the loads name.

@@ -120,7 +120,7 @@ impl Processes {
     fn make_scratch(&mut self, spec: &TrialSpec) -> Result<Scratch, String> {
         let left = self.give_back();
         if !left.is_empty() {
-            return Err(format!("the trial before could not be given back: {}", left.join("; ")));
+            return Err(format!("the previous run could not be cleaned up: {}", left.join("; ")));
         }
         if let Some(device) = self.device.as_deref().filter(|_| spec.contender.needs_device()) {
             // mkfs and mount take it exclusively themselves.

@@ -50,7 +50,7 @@ pub fn words(study: &Study, workload: &Workload, request: &DeviceRequest) -> Str
             let part = request.size_bytes().map_or(String::new(), |bytes| {
                 format!(", each on {} of its own", size_text(part_bytes(bytes, parts as u32)))
             });
-            format!("side by side, in turns{part}")
+            format!("in alternating runs{part}")
         }
         Some(Why::Impossible(why) | Why::Unwanted(why)) => format!("one at a time: {why}"),
     }
@@ -80,7 +80,7 @@ pub fn parts(study: &Study, chosen: &BTreeSet<String>, request: &DeviceRequest) 
     let bytes = part_bytes(request.size_bytes()?, study.contenders.len() as u32);
     (!chosen.is_empty()).then(|| {
         format!(
-            "contenders take turns, each on {} of {}; --one-at-a-time gives each the whole device",
+            "contenders alternate, each on {} of {}; --one-at-a-time gives each the whole device",
             size_text(bytes),
             study.device
         )
@@ -136,7 +136,7 @@ fn why_not(study: &Study, workload: &Workload, request: &DeviceRequest) -> Optio
 /// Why contenders cannot stand side by side under a workload, if they cannot.
 fn impossible(study: &Study, workload: &Workload, request: &DeviceRequest) -> Option<String> {
     if study.device.starts_with('/') {
-        return Some(format!("{} is claimed whole, for one trial at a time", study.device));
+        return Some(format!("{} is used whole, by one contender at a time", study.device));
     }
     let parts = study.contenders.len() as u32;
     let bytes = part_bytes(request.size_bytes()?, parts);
@@ -159,7 +159,7 @@ fn impossible(study: &Study, workload: &Workload, request: &DeviceRequest) -> Op
             && !(file_system.owner_options)(0, 0).is_empty()
         {
             return Some(format!(
-                "'{label}': {user} would own the directory above those of its turns, and could exchange them"
+                "'{label}': {user} would own the directory above those of its runs, and could exchange them"
             ));
         }
         if bytes < file_system.size_bytes_min {

@@ -121,7 +121,7 @@ impl Host {
         check_host(name).map_err(Failure::refused)?;
         if !matches!(output, Output::Null | Output::Pipe) {
             return Err(Failure::refused(format!(
-                "--output: a load on {name} shows and writes nothing here; leave it out"
+                "--output: a workload on {name} shows and writes nothing here; leave it out"
             )));
         }
         let mut host = Host::start(name)?;

@@ -51,7 +51,7 @@ pub fn crash(args: &CrashArgs) -> Result<u8, Failure> {
 pub fn acknowledge(args: &AckArgs) -> Result<u8, Failure> {
     let Some(pipe) = std::env::var_os(ACK_VARIABLE) else {
         return Err(Failure::refused(format!(
-            "{ACK_VARIABLE}: is not set; 'kurabe ack' works in a load of 'kurabe crash'"
+            "{ACK_VARIABLE}: is not set; 'kurabe ack' works in a workload of 'kurabe crash'"
         )));
     };
     let mut text = args.words.join(OsStr::new(" ")).into_encoded_bytes();
@@ -425,7 +425,7 @@ pub fn contenders(texts: &[String]) -> Result<Vec<Contender>, Failure> {
         }
         if contender.environment != Environment::ThisMachine {
             return Err(refused(
-                "a load of 'kurabe crash' runs on this machine; leave 'on' out".into(),
+                "'kurabe crash' runs its workload on this machine; leave 'on' out".into(),
             ));
         }
         if contender.aged.is_some() {
@@ -435,7 +435,7 @@ pub fn contenders(texts: &[String]) -> Result<Vec<Contender>, Failure> {
         }
         if known.access != Access::Mounted {
             return Err(refused(
-                "a load of 'kurabe crash' works in a directory; name a file system that is mounted"
+                "'kurabe crash' runs its workload in a directory; name a file system that is mounted"
                     .into(),
             ));
         }
@@ -512,7 +512,7 @@ fn line_of_check(text: &Option<String>) -> Result<CommandLine, Failure> {
 fn load_of(words: &[String]) -> Result<CommandLine, Failure> {
     let command = match words {
         [] => {
-            return Err(Failure::refused("COMMAND: is missing; give the load after '--'"));
+            return Err(Failure::refused("COMMAND: is missing; give the workload after '--'"));
         }
         [line] if line.contains(char::is_whitespace) => shell(&from_here::line(line)),
         words => CommandLine::Words(from_here::words(words)),

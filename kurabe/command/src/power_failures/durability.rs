@@ -209,7 +209,7 @@ fn unjudged(workload: &Workload, on_raw: bool) -> Option<String> {
         Ok(load) if load.acknowledges() && on_raw => load.why_not_on_raw(),
         Ok(load) if load.acknowledges() => None,
         Ok(_) => Some(format!(
-            "the load {kind} does not say what it has made durable (docs/durability.md says which do)"
+            "the workload {kind} does not say what it has made durable (docs/durability.md says which do)"
         )),
         Err(problem) => Some(problem.to_string()),
     }
@@ -228,7 +228,7 @@ pub fn believe_checks(study: &Study) -> Result<(), Failure> {
 pub fn check_loads(study: &Study) -> Result<(), Failure> {
     if let (Some(_), Some(user)) = (study.durability, &study.user) {
         return Err(Failure::refused(format!(
-            "--durability: the load is not run as another user where the power is cut; leave it or --user {user} out"
+            "--durability: where the power is cut, the workload does not run as another user; leave --durability or --user {user} out"
         )));
     }
     let is_raw = |contender: &Contender| {

@@ -141,22 +141,25 @@ fn violated(record: &Record) -> Option<String> {
     Some(format!("{name} violated ({violated} of {tried}){first}"))
 }
 
-/// How much there is to do, at the begin of a block:
-/// `3 of 15 to 60 trials done, about 36s to 4m 12s left`.
+/// Where a study is when a round begins, and how long it may take:
+/// `round 2 of 5 to 20, about 36s to 4m 12s left`.
 fn outlook(position: &Position<'_>) -> String {
     let span = |least: String, most: String| {
         if least == most { least } else { format!("{least} to {most}") }
     };
-    let most = position.trials_max;
-    let trials = span(position.trials_expected.to_string(), most.to_string());
-    let plural = if most == 1 { "trial" } else { "trials" };
-    let head = format!("{} of {trials} {plural} done", position.trials_done);
+    let (least, most) = position.rounds;
+    let head = if position.spec.warmup {
+        "warm-up round".into()
+    } else {
+        let rounds = span(least.to_string(), most.to_string());
+        format!("round {} of {rounds}", position.spec.block + 1)
+    };
     match (position.time_left(), position.budget_left) {
         (Some((least, most)), _) => {
             format!("{head}, about {} left", span(rough(least), rough(most)))
         }
         (None, Some(budget)) => format!("{head}, at most {} left", rough(budget)),
-        (None, None) => format!("{head}; the first block will tell how long they take"),
+        (None, None) => format!("{head}; the time left is known after the first round"),
     }
 }
 
@@ -168,9 +171,9 @@ impl Observer for Progress {
             self.say(&outlook(position));
         }
         self.contender = spec.contender.label.clone();
-        let kind = if spec.warmup { "warm-up block" } else { "block" };
+        let kind = if spec.warmup { "warm-up round" } else { "round" };
         let mut prefix = format!(
-            "{kind} {}, trial {}/{}",
+            "{kind} {}, {}/{}",
             spec.block + 1,
             position.trials_done + 1,
             position.trials_expected.max(position.trials_done + 1)
@@ -219,7 +222,7 @@ impl Observer for Progress {
             if self.several_workloads { format!(" {}", record.workload) } else { String::new() };
         let warmup = if record.warmup { " (warm-up)" } else { "" };
         let head =
-            format!("block {}{warmup}{workload}: {}", record.block + 1, record.contender.label);
+            format!("round {}{warmup}{workload}: {}", record.block + 1, record.contender.label);
         match &record.outcome {
             Outcome::Completed => {
                 let violated = violated(record);
@@ -294,23 +297,21 @@ mod tests {
                 trials_done,
                 trials_expected,
                 trials_max: 40,
+                rounds: (trials_expected / 2, 20),
                 budget_left: budget.map(Duration::from_secs),
                 trial_time: trial_time.map(Duration::from_secs),
             })
         };
         for (expected, told) in [
             (
-                "0 of 10 to 40 trials done; the first block will tell how long they take",
+                "round 1 of 5 to 20; the time left is known after the first round",
                 told(0, 10, None, None),
             ),
-            ("0 of 10 to 40 trials done, at most 10m 00s left", told(0, 10, None, Some(600))),
-            ("2 of 10 to 40 trials done, about 1m 20s to 6m 20s left", told(2, 10, Some(10), None)),
-            (
-                "2 of 10 to 40 trials done, about 1m 20s to 5m 00s left",
-                told(2, 10, Some(10), Some(300)),
-            ),
-            ("2 of 10 to 40 trials done, about 1m 00s left", told(2, 10, Some(10), Some(60))),
-            ("38 of 40 trials done, about 20s left", told(38, 40, Some(10), None)),
+            ("round 1 of 5 to 20, at most 10m 00s left", told(0, 10, None, Some(600))),
+            ("round 1 of 5 to 20, about 1m 20s to 6m 20s left", told(2, 10, Some(10), None)),
+            ("round 1 of 5 to 20, about 1m 20s to 5m 00s left", told(2, 10, Some(10), Some(300))),
+            ("round 1 of 5 to 20, about 1m 00s left", told(2, 10, Some(10), Some(60))),
+            ("round 1 of 20, about 20s left", told(38, 40, Some(10), None)),
         ] {
             assert_eq!(told, expected);
         }

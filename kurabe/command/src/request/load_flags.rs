@@ -12,7 +12,7 @@ use vocabulary::kind::{Form, Key, Keys, Kind, Kinds, Role};
 pub struct LoadKeys(pub Keys);
 
 /// Where the flags stand in the help.
-const HEADING: &str = "Other loads than a command";
+const HEADING: &str = "Workloads other than a command";
 
 /// A whole number, for clap; the error says what was expected.
 pub fn whole<N: TryFrom<u64>>(text: &str) -> Result<N, String> {

@@ -564,7 +564,7 @@ fn a_half_block_counts_until_it_is_repeated() {
     assert_eq!((mock.sit(), mock.begun().len()), (End::Stopped, 5));
     assert_eq!((mock.records().len(), mock.superseded().len()), (5, 0));
     mock.stop_after.set(usize::MAX);
-    // The budget leaves no time for another trial, so nothing takes the place of the half block.
+    // The budget leaves no time for another round, so nothing takes the place of the half block.
     assert_eq!((mock.sit(), mock.begun().len()), (End::Budget, 0));
     assert_eq!((mock.records().len(), mock.superseded().len()), (5, 0));
     // Interrupted again, in the first of the trials that are repeated: the half block is gone, and

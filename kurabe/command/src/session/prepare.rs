@@ -36,7 +36,7 @@ pub fn compare(args: &CompareArgs) -> Result<u8, Failure> {
     let text = args.study_text();
     if !text.workloads.iter().any(|workload| workload.names_a_load(KINDS)) {
         return Err(Failure::refused(format!(
-            "COMMAND: is missing; give a command after '--', or another load: {}",
+            "COMMAND: is missing; give a command after '--', or another workload: {}",
             load_flags::names(KINDS)
         )));
     }
@@ -217,7 +217,7 @@ fn commands(workload: &Workload) -> Vec<String> {
     };
     let mut lines: Vec<String> = workload.commands().into_iter().map(shown).collect();
     if workload.load.command().is_none() {
-        lines.push(format!("  load: {}", workload.load.kind));
+        lines.push(format!("  workload: {}", workload.load.kind));
     }
     lines
 }

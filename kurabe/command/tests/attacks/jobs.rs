@@ -224,7 +224,7 @@ fn a_job_of_a_user_without_rights_leaves_its_directory_neither() {
     command.arg("sh").arg(&own).arg(site.public_kurabe()).env_remove("TMPDIR");
     let output = command.output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    if said.contains("the load could write wherever you can") {
+    if said.contains("the workload could write wherever you can") {
         eprintln!("SKIPPED: the kernel grants users no namespaces");
         return;
     }

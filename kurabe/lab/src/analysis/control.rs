@@ -16,12 +16,12 @@ pub fn control_words(analysis: &Analysis) -> Vec<String> {
 fn sentence(one: &Comparison) -> String {
     let Comparison { workload, contender, baseline, verdict, .. } = one;
     let Some((ratio, (low, high))) = one.ratio.zip(one.low.zip(one.high)) else {
-        return format!("{workload}: {contender} has too few blocks to tell this machine's floor");
+        return format!("{workload}: {contender} has too few rounds to show this machine's noise");
     };
     let shown = words::ratio_with_interval(ratio, Some((low, high)));
     if verdict.is_different() {
         return format!(
-            "{workload}: {contender} is {baseline} once more, and came out {verdict} ({shown}): chance does so in one study of twenty, else the machine favours a turn or a place; trust no difference of that size here"
+            "{workload}: {contender} is a copy of {baseline}, and came out {verdict} ({shown}). Chance does this in one study of twenty; otherwise this machine favours an order or a part of the device. Trust no difference of that size here"
         );
     }
     let floor = words::percent_up(high.max(low.recip()) - 1.0);

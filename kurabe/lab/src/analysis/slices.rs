@@ -90,7 +90,7 @@ pub(super) fn tell(plan: &Plan, samples: &Samples<'_>, warnings: &mut Vec<Warnin
                 Kind::Instances,
                 label(place),
                 format!(
-                    "fresh file systems differ by about {by} in their ratio to {baseline}, more than the turns on them do; the interval covers it, and only more blocks make it narrower"
+                    "its cost relative to {baseline} differs by about {by} from one new file system to the next, more than between runs on the same one; the interval includes this, and only more rounds make it narrower"
                 ),
             ));
         }
@@ -167,14 +167,14 @@ fn order(plan: &Plan, samples: &Samples<'_>, (metric, unit): &Figure) -> Option<
         Warning::new(
             Kind::TurnOrder,
             format!(
-                "turns depend on their order: {effects}; it fell so evenly on all that it bends no ratio by more than {by}"
+                "runs depend on their order: {effects}; the order was balanced, so no cost is off by more than {by}"
             ),
         )
     } else {
         Warning::new(
             Kind::CarriedOver,
             format!(
-                "turns depend on their order: {effects}; it bends ratios by up to {by}: look for a device that is still busy or full, and repeat with --one-at-a-time"
+                "runs depend on their order: {effects}; costs may be off by up to {by}. Look for a device that is still busy or full, and repeat with --one-at-a-time"
             ),
         )
     })
@@ -192,12 +192,12 @@ fn idle_work<'a>(label: &str, records: impl Iterator<Item = &'a Record>) -> Opti
     }
     (idle > IDLE_SHARE_MAX * own && idle > IDLE_BYTES_MIN * count).then(|| {
         let each_kib = idle / count / 1024.0;
-        let share = if own > 0.0 { format!("{:.0} % of", 100.0 * idle / own) } else { "beside nothing of".into() };
+        let share = if own > 0.0 { format!("{:.0} % of", 100.0 * idle / own) } else { "compared with nothing of".into() };
         Warning::of(
             Kind::IdleWork,
             label,
             format!(
-                "its device moved {each_kib:.0} KiB a turn while others had theirs, {share} what it moved in its own: that is in no figure of it and may have slowed the others; see 'idle_device' in records.jsonl, and compare with --one-at-a-time"
+                "its device moved {each_kib:.0} KiB per run while others were running, {share} what it moved in its own runs. This is in none of its figures and may have slowed the others; see 'idle_device' in records.jsonl, and compare with --one-at-a-time"
             ),
         )
     })
@@ -340,7 +340,7 @@ mod tests {
                 slice.device = Some(DeviceDelta { read_bytes, ..DeviceDelta::default() });
             }
         }
-        let expected = "xfs: 10 of 120 runs, in block 3, read at most 8 KiB";
+        let expected = "xfs: 10 of 120 runs, in round 3, read at most 8 KiB";
         let is_told = |records: &[Record]| {
             let found = analyse(&plan, records, None);
             let said = told(&found, Kind::WarmRuns);
@@ -395,7 +395,7 @@ mod tests {
         let said = told(&found, Kind::CarriedOver);
         let [said] = said[..] else { panic!("{said:?}") };
         assert!(said.contains("what runs after xfs costs 1.2"), "{said}");
-        assert!(said.contains("bends ratios by up to "), "{said}");
+        assert!(said.contains("costs may be off by up to "), "{said}");
     }
 
     #[test]
@@ -405,7 +405,7 @@ mod tests {
             |at: &At| if at.contender == 1 && at.block.is_multiple_of(2) { 0.05 } else { 0.0 };
         let found = analyse(&plan, &records(&plan, shared), None);
         let said = told(&found, Kind::Instances);
-        let expected = "xfs: fresh file systems differ by about ";
+        let expected = "xfs: its cost relative to ext4 differs by about ";
         assert!(said.len() == 1 && said[0].starts_with(expected), "{said:?}");
     }
 
@@ -424,12 +424,12 @@ mod tests {
         // A tenth of what its own turns write.
         assert_eq!(idle(&mut records, 104_857), [""; 0]);
         let said = idle(&mut records, 204_800);
-        assert!(said[0].starts_with("xfs: its device moved 200 KiB a turn"), "{said:?}");
+        assert!(said[0].starts_with("xfs: its device moved 200 KiB per run"), "{said:?}");
         assert!(said.len() == 1 && said[0].contains("20 % of what it moved"), "{said:?}");
         for slice in records.iter_mut().flat_map(|record| &mut record.slices) {
             slice.device = Some(DeviceDelta::default());
         }
         assert_eq!(idle(&mut records, 64 << 10), [""; 0]);
-        assert!(idle(&mut records, 65 << 10)[0].contains("beside nothing"));
+        assert!(idle(&mut records, 65 << 10)[0].contains("compared with nothing"));
     }
 }

@@ -37,14 +37,14 @@ pub(super) fn spread(samples: &Samples<'_>, labels: &[&str]) -> Option<Warning> 
                 all => format!(", '{metric}'; by 3 or more in {} of {all} metrics", apart.len()),
             };
             let (times, block) = (words::factor(*factor), block + 1);
-            let said = format!("{label} by a factor of {times} (block {block}{metrics})");
+            let said = format!("{label} by a factor of {times} (round {block}{metrics})");
             spreads.push((*factor, said));
         }
     }
     spreads.sort_by(|one, other| other.0.total_cmp(&one.0));
     let each: Vec<String> = spreads.into_iter().map(|(_, said)| said).collect();
     let text = format!(
-        "trials vary widely: {}; look for other load on the machine, then measure longer and raise --min-runs",
+        "runs vary widely: {}; look for other work on the machine, then measure longer and raise --min-rounds",
         words::list(&each)
     );
     (!each.is_empty()).then(|| Warning::new(Kind::Spread, text))
@@ -85,7 +85,7 @@ mod tests {
     fn a_contender_whose_trials_lie_far_apart_is_named_with_the_block() {
         // As it was reported: every drift and outlier rule is silent about these.
         let said = found(&[&[1000, 1010, 43000, 990], &[900, 2900, 950, 1000]]).unwrap();
-        let each = "ext4 by a factor of 43 (block 3) and xfs by a factor of 3.2 (block 2);";
+        let each = "ext4 by a factor of 43 (round 3) and xfs by a factor of 3.2 (round 2);";
         assert!(said.contains(each), "{said}");
         // Two trials are enough, and the slow one of two is a smaller rate and a longer time.
         assert!(found(&[&[100, 299], &[400, 100]]).unwrap().contains("widely: xfs by"));
@@ -114,8 +114,8 @@ mod tests {
         let [warning] = &warnings[..] else { panic!("{warnings:?}") };
         assert!(warning.is_grave());
         let text = warning.to_string();
-        let expected = "xfs by a factor of 20 (block 2, '8k'; by 3 or more in 2 of 3 metrics)";
-        assert!(text.contains(expected) && text.contains("raise --min-runs"), "{text}");
+        let expected = "xfs by a factor of 20 (round 2, '8k'; by 3 or more in 2 of 3 metrics)";
+        assert!(text.contains(expected) && text.contains("raise --min-rounds"), "{text}");
     }
 
     /// What the threshold is for: beside a steady baseline nothing can be said of such trials.

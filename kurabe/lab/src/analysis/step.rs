@@ -279,7 +279,7 @@ impl Forecast {
 }
 
 impl fmt::Display for Forecast {
-    /// `about 12 to 25 more blocks, 6 to 13 min`, or how many comparisons are open.
+    /// `about 12 to 25 more rounds, 6 to 13 min`, or how many comparisons are open.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some((least, most)) = self.blocks else {
             return match self.open {
@@ -288,9 +288,9 @@ impl fmt::Display for Forecast {
             };
         };
         if least == most {
-            write!(f, "about {most} more block{}", if most == 1 { "" } else { "s" })?
+            write!(f, "about {most} more round{}", if most == 1 { "" } else { "s" })?
         } else {
-            write!(f, "about {least} to {most} more blocks")?
+            write!(f, "about {least} to {most} more rounds")?
         }
         let Some((short, long)) = self.time_ns else { return Ok(()) };
         let (unit_ns, unit) = match long {
@@ -440,7 +440,7 @@ mod tests {
             time_ns: Some((360_000_000_000, 770_000_000_000)),
             ..forecast
         };
-        assert_eq!(minutes.to_string(), "about 12 to 25 more blocks, 6 to 13 min");
+        assert_eq!(minutes.to_string(), "about 12 to 25 more rounds, 6 to 13 min");
         assert_eq!(minutes.more(), Some(25));
     }
 

@@ -73,7 +73,7 @@ fn a_failed_trial_takes_its_pair_out_and_nothing_else() {
     for label in ["ext4", "xfs"] {
         assert_eq!((of(&found, label).trials, of(&found, label).failed), (6, 1));
         assert_eq!(of(&found, label).time.as_ref().unwrap().count, 5);
-        let expected = Warning::of(Kind::Failures, label, "1 of 6 trials failed");
+        let expected = Warning::of(Kind::Failures, label, "1 of 6 runs failed");
         assert!(found.warnings.contains(&expected), "{:?}", found.warnings);
     }
     assert_eq!(found.warnings.len(), 2);
@@ -123,7 +123,7 @@ fn nothing_of_a_block_that_was_not_finished_is_in_a_figure() {
     assert_eq!(counted(&records), [3, 3]);
     // That a trial failed there is told all the same.
     fail(records.last_mut().unwrap());
-    let failed = Warning::of(Kind::Failures, "ext4", "1 of 4 trials failed");
+    let failed = Warning::of(Kind::Failures, "ext4", "1 of 4 runs failed");
     assert_eq!(analysed(&plan, &records).warnings, [failed]);
     // A trial that failed is no trial that was not run: its block is whole.
     let mut with_failure: Vec<Record> = all.iter().filter(|r| r.block < 4).cloned().collect();

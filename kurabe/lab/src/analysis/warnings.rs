@@ -129,7 +129,7 @@ pub(super) fn of_comparisons(
             Kind::Wander,
             &one.contender,
             format!(
-                "its ratios wander (each follows the one before, correlation {correlation:.1}), so its interval may be too narrow; look for what builds up from block to block, and run more blocks"
+                "its cost drifts from round to round (correlation with the previous round {correlation:.1}), so its interval may be too narrow; look for what builds up over the rounds, and measure more rounds"
             ),
         ))
     }));
@@ -141,7 +141,7 @@ pub(super) fn of_comparisons(
             Kind::FewBlocks,
             &one.contender,
             format!(
-                "{blocks} blocks do not show that their ratios are independent; if each followed the one before, the difference would not be certain; to make sure: kurabe resume RESULT --more {blocks}"
+                "{blocks} rounds are too few to show that they do not affect each other, which the difference rests on; to make sure: kurabe resume RESULT --more {blocks}"
             ),
         ))
     }));
@@ -149,14 +149,14 @@ pub(super) fn of_comparisons(
         OrderEffect::First { ratio } => Warning::new(
             Kind::FirstOfBlock,
             format!(
-                "the first trial of a block costs {} times as much as the others; this was taken out of the ratios",
+                "the first run of a round costs {} times as much as the others; the costs are corrected for this",
                 words::ratio(ratio)
             ),
         ),
         OrderEffect::After { contender, least, ratio } => Warning::new(
             Kind::CarriedOver,
             format!(
-                "what runs after {} costs {} times as much as what runs after {}; this was taken out of the ratios, but look for a device that is still busy or full, and raise --idle-wait",
+                "what runs after {} costs {} times as much as what runs after {}; the costs are corrected for this, but look for a device that is still busy or full, and raise --idle-wait",
                 label(contender),
                 words::ratio(ratio),
                 label(least)
@@ -181,7 +181,7 @@ fn failures(contender: &ContenderAnalysis, samples: &Samples<'_>, warnings: &mut
     let failed = contender.failed + failed_there;
     if failed > 0 {
         let trials = contender.trials + left_over.len();
-        let text = format!("{failed} of {trials} trials failed");
+        let text = format!("{failed} of {trials} runs failed");
         warnings.push(Warning::of(Kind::Failures, &contender.label, text));
     }
 }
@@ -208,14 +208,14 @@ fn of_contender(
             warn(
                 Kind::FastFirstBlock,
                 format!(
-                    "the first block was faster than the others ({metric} {ratio:.2} times theirs), as when a flash cache fills; add --warmup 1 to measure what lasts"
+                    "the first round was faster than the others ({metric} {ratio:.2} times theirs), as when a flash cache fills; add --warmup 1 to measure what lasts"
                 ),
             )
         } else {
             warn(
                 Kind::SlowFirstBlock,
                 format!(
-                    "the first block was slower than the others ({metric} {ratio:.2} times theirs); add --warmup 1"
+                    "the first round was slower than the others ({metric} {ratio:.2} times theirs); add --warmup 1"
                 ),
             )
         }
@@ -226,7 +226,7 @@ fn of_contender(
         warn(
             Kind::Drift,
             format!(
-                "{metric} {verb} by {percent:.0} % over the blocks ({throughput}); the ratios are paired and suffer less, but look for a device that heats, fills or is shared, and repeat"
+                "{metric} {verb} by {percent:.0} % over the rounds ({throughput}); costs compare runs of the same round and suffer less, but look for a device that heats, fills or is shared, and repeat"
             ),
         );
     }
@@ -234,13 +234,13 @@ fn of_contender(
         let place = |index: &usize| {
             let (block, ratio) = (values[*index].0 + 1, values[*index].1 / summary.median);
             let throughput = throughput(unit, ratio);
-            format!("block {block} ({ratio:.2} times the median: {throughput})")
+            format!("round {block} ({ratio:.2} times the median: {throughput})")
         };
         let places: Vec<String> = summary.outliers.iter().map(place).collect();
         warn(
             Kind::Outliers,
             format!(
-                "outliers of {metric} in {}; they are kept; look for other load on the machine and raise --min-runs",
+                "outliers of {metric} in {}; they are kept. Look for other work on the machine and raise --min-rounds",
                 places.join(", ")
             ),
         );
@@ -323,9 +323,9 @@ fn warm_runs(label: &str, records: &[&Record]) -> Option<Warning> {
     let blocks = numbers(words::distinct(warm.iter().map(|(_, block)| *block)));
     let (most, least) = (runs[last_warm].0 >> 10, runs[last_warm + 1].0 >> 10);
     let which = if runs.len() > records.len() {
-        format!("{} of {} runs, in block {blocks},", warm.len(), runs.len())
+        format!("{} of {} runs, in round {blocks},", warm.len(), runs.len())
     } else {
-        format!("the runs of block {blocks}")
+        format!("the runs of round {blocks}")
     };
     Some(Warning::of(
         Kind::WarmRuns,
@@ -381,7 +381,7 @@ fn split_blocks(samples: &Samples<'_>, warnings: &mut Vec<Warning>) {
         warnings.push(Warning::new(
             Kind::SplitBlock,
             format!(
-                "the trials of block {} lie more than a minute apart (the machine slept, or an older kurabe resumed the study in the middle of a block); where that could matter, begin the study anew",
+                "the runs of round {} are more than a minute apart (the machine slept, or an older kurabe resumed the study in the middle of a round); if that could matter, start the study again",
                 numbers(blocks)
             ),
         ));
@@ -421,7 +421,7 @@ fn short_trial(contenders: &[ContenderAnalysis], warnings: &mut Vec<Warning>) {
             Kind::ShortTrial,
             label,
             format!(
-                "run and sync take only {median_ms:.1} ms (median): start-up and timer noise may dominate; give the load more to do (at least 50 ms)"
+                "run and sync take only {median_ms:.1} ms (median): start-up and timer noise may dominate; give the workload more to do (at least 50 ms)"
             ),
         ));
     }
@@ -442,7 +442,7 @@ fn short_count(samples: &Samples<'_>, labels: &[&str], warnings: &mut Vec<Warnin
             Kind::ShortTrial,
             label,
             format!(
-                "the load counted for only {median_ms:.0} ms (median), so a single pause decides the figure; give it more to do (at least 1 s; fio: a larger size=, or time_based with runtime=)"
+                "the workload counted for only {median_ms:.0} ms (median), so a single pause decides the figure; give it more to do (at least 1 s; fio: a larger size=, or time_based with runtime=)"
             ),
         ));
     }
@@ -463,7 +463,7 @@ fn device_shared(
         warnings.push(Warning::of(
             Kind::DeviceShared,
             &shared.join(", "),
-            "the device also serves others, so the device columns count theirs too; use --device for counts of the load alone",
+            "the device also serves others, so the device columns count theirs too; use --device for counts of the workload alone",
         ));
     }
 }
@@ -501,7 +501,7 @@ fn not_io_bound(contenders: &[ContenderAnalysis], warnings: &mut Vec<Warning>) {
             Kind::NotIoBound,
             &contender.label,
             format!(
-                "the command keeps {busy} busy for {percent:.0} % of its time, so{unless} a faster file system can save little; use a load with less computation to see more"
+                "the command keeps {busy} busy for {percent:.0} % of its time, so{unless} a faster file system can save little; use a workload with less computation to see more"
             ),
         ));
     }
@@ -538,7 +538,7 @@ fn small_data(samples: &Samples<'_>, memory_bytes: Option<u64>, warnings: &mut V
         warnings.push(Warning::new(
             Kind::SmallData,
             format!(
-                "the load's data ({data}) fits in the machine's memory ({memory}): of {read} that it read, {fetched} came from storage and the rest from caches or pipes; to see the device read, use more data than memory"
+                "the workload's data ({data}) fits in the machine's memory ({memory}): of {read} that it read, {fetched} came from storage and the rest from caches or pipes; to see the device read, use more data than memory"
             ),
         ));
     }

@@ -50,7 +50,7 @@ pub(super) fn check(layer: &Layer, known: &Known) -> Result<(), String> {
     match named {
         None => Ok(()),
         Some(word) => Err(format!(
-            "'{word}' can name something else than the one device that a trial may write, and mkfs and mount run as root; leave it out (values of long options are written --NAME=VALUE)"
+            "'{word}' can name something other than the one device that kurabe may write, and mkfs and mount run as root; leave it out (values of long options are written --NAME=VALUE)"
         )),
     }
 }

@@ -128,7 +128,7 @@ fn what_was_not_measured_keeps_a_condition_from_holding_and_is_named() {
     of_btrfs.for_each(fail);
     let found = judged(&plan, &failed, "xfs slowest");
     assert_eq!(found.outcome, Inconclusive);
-    assert_eq!(found.evidence[1], "not measured here: xfs beside btrfs under load");
+    assert_eq!(found.evidence[1], "not measured here: xfs against btrfs under load");
     // What was measured can contradict all the same, and an exception is not missed.
     assert_eq!(judged(&plan, &failed, "xfs fastest").outcome, Fails);
     assert_eq!(judged(&plan, &failed, "xfs slowest of ext4").outcome, Holds);

@@ -102,7 +102,7 @@ impl Reduced {
                 .join("; "),
         };
         match self.of_loads {
-            Some(all) => format!("{} of the {all} loads, {shares}", study.workloads.len()),
+            Some(all) => format!("{} of the {all} workloads, {shares}", study.workloads.len()),
             None => shares,
         }
     }
@@ -123,7 +123,7 @@ fn parts(kinds: Kinds, whole: &Load, here: &Load) -> Vec<Part> {
     let of_kind = whole.kind == here.kind;
     let opened = kinds.open(whole).ok().zip(kinds.open(here).ok()).filter(|_| of_kind);
     let Some((whole, here)) = opened else {
-        return if whole == here { Vec::new() } else { vec![another("another load")] };
+        return if whole == here { Vec::new() } else { vec![another("another workload")] };
     };
     let mut parts = Vec::new();
     let of_whole = whole.amounts();
@@ -140,7 +140,7 @@ fn parts(kinds: Kinds, whole: &Load, here: &Load) -> Vec<Part> {
     }
     if whole.settings() != here.settings() {
         let is_first = parts.is_empty();
-        parts.push(another(if is_first { "another load" } else { "other settings besides" }));
+        parts.push(another(if is_first { "another workload" } else { "other settings besides" }));
     }
     parts
 }

@@ -187,7 +187,10 @@ impl WorkloadText {
                 kinds.naming().filter(|key| key.role == Role::Load).map(|key| key.name).collect();
             return Err(error(
                 field("command"),
-                format!("is missing; say what to run, or name another load: {}", flags.join(", ")),
+                format!(
+                    "is missing; say what to run, or name another workload: {}",
+                    flags.join(", ")
+                ),
             ));
         };
         if let Some(other) = naming.next() {
@@ -213,13 +216,13 @@ impl WorkloadText {
         if self.shell.is_some() {
             return Err(error(
                 field("shell"),
-                "is for commands only; setup, prepare and cleanup of another load run under sh",
+                "is for commands only; setup, prepare and cleanup of other workloads run under sh",
             ));
         }
         if self.ignore_failure {
             return Err(error(
                 field("ignore-failure"),
-                "is for commands only; another load that fails has no figures",
+                "is for commands only; other workloads that fail have no figures",
             ));
         }
         let written = Written { keys: &keys, name: self.name.as_deref() };

@@ -134,7 +134,7 @@ pub(super) fn plan(enclosure: &Enclosure) -> io::Result<Plan> {
         if path == Path::new("/") {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
-                "a load that is kept in its contender cannot have / as its contender's directory",
+                "a workload that is kept in its contender cannot have / as its contender's directory",
             ));
         }
         plan.named(directory, Access::Write)?;

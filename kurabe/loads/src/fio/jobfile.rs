@@ -171,7 +171,7 @@ impl JobFile {
         job.read_text(text, path, 0, &mut Sources { variables, include })?;
         if job.jobs().next().is_none() {
             let place = Place { source: path.display().to_string(), line: 1, column: 1 };
-            return Err(place.fault("the job file has no job: no section beside [global]"));
+            return Err(place.fault("the job file has no job: [global] is its only section"));
         }
         Ok(job)
     }
@@ -279,7 +279,7 @@ impl JobFile {
                 let option = option(&expand(content, &place, sources.variables)?, place)?;
                 let Some(section) = self.sections.last_mut() else {
                     let reason = format!(
-                        "the option `{}` stands above the first section; put [global] above it",
+                        "the option `{}` is above the first section; put [global] above it",
                         option.name
                     );
                     return Err(option.place.fault(reason));
@@ -322,7 +322,7 @@ impl JobFile {
         sources: &mut Sources<'_, '_>,
     ) -> Result<(), JobFileError> {
         if self.sections.is_empty() {
-            return Err(place.fault("`include` stands above the first section, and fio takes it inside one only; put [global] above it"));
+            return Err(place.fault("`include` is above the first section, and fio takes it inside one only; put [global] above it"));
         }
         if name.is_empty() || name == "-" {
             return Err(place.fault("the include names no file"));

@@ -132,16 +132,16 @@ fn faults_are_placed() {
     for (text, message) in [
         (
             "bs=4k\n",
-            "jobs/job.fio:1:1: the option `bs` stands above the first section; put [global] above it",
+            "jobs/job.fio:1:1: the option `bs` is above the first section; put [global] above it",
         ),
         ("[a\n", "jobs/job.fio:1:3: `]` is missing here"),
         ("[]\n", "jobs/job.fio:1:1: the section has no name"),
         ("[a]\n  =5\n", "jobs/job.fio:2:3: `=` without an option's name"),
         ("[a]\nb s=5\n", "jobs/job.fio:2:2: ` ` cannot be in an option's name"),
-        ("[global]\nbs=1\n", "no section beside [global]"),
-        ("", "no section beside [global]"),
+        ("[global]\nbs=1\n", "[global] is its only section"),
+        ("", "[global] is its only section"),
         ("[a]\ninclude nothing.inc\n", "jobs/job.fio:2:1: cannot include nothing.inc"),
-        ("include x\n[a]\n", "jobs/job.fio:1:1: `include` stands above the first section"),
+        ("include x\n[a]\n", "jobs/job.fio:1:1: `include` is above the first section"),
         ("[a]\nx\0=1\n", "jobs/job.fio:2:2: this is no text file"),
     ] {
         let found = fault(text);

@@ -90,7 +90,7 @@ pub fn fio_on(plan: &Fio<'_>, nodes: &[String], stop: &AtomicBool) -> Result<Nod
         Duration::from_millis(jobs.iter().map(|job| job.job_runtime).max().unwrap_or(0))
     };
     let begin = |one: &Ran| one.ended.checked_sub(length(&one.jobs)).unwrap_or(one.ended);
-    let first = ran.iter().map(begin).min().ok_or("a load on nodes needs a node")?;
+    let first = ran.iter().map(begin).min().ok_or("a workload on nodes needs a node")?;
     let since = |instant: Instant| instant.duration_since(first).as_nanos() as u64;
     Ok(NodesReport {
         version: ran[0].version.clone(),

@@ -33,7 +33,7 @@ impl Generator for Command {
 
     fn plan(&self, _: Option<&Capacity>) -> Result<String, String> {
         let lines = capacity::lines(&[("command", self.command.to_string())]);
-        Ok(lines + "what it writes cannot be told in advance\n")
+        Ok(lines + "what it writes is not known in advance\n")
     }
 
     fn metrics(&self) -> Vec<String> {

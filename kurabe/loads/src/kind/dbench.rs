@@ -163,7 +163,7 @@ impl Generator for DbenchLoad {
             ("counted", format!("{} s, over and over the load file", self.seconds)),
         ];
         let Some(file) = self.file()? else {
-            let unknown = "what its files take cannot be told in advance\n";
+            let unknown = "the size of its files is not known in advance\n";
             return Ok(capacity::lines(&entries) + unknown);
         };
         entries.push(("operations of a pass", file.operations.len().to_string()));
@@ -302,7 +302,7 @@ fn metrics(bytes_per_second: f64, operations_per_second: f64) -> Vec<Metric> {
 /// same words for all contenders, so that they are said once.
 fn partial_pass(file: &LoadFile) -> String {
     format!(
-        "no client came once through the load file's {} operations, so a fast contender did other operations than a slow one; by '{OPERATIONS}' the verdicts differ (--verbose)",
+        "no client finished the load file's {} operations once, so a fast contender did other operations than a slow one; by '{OPERATIONS}' the verdicts differ (--verbose)",
         thousands(file.operations.len() as u64)
     )
 }

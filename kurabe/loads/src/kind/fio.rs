@@ -269,7 +269,7 @@ impl Generator for FioLoad {
             entries.push(("jobs without a size", words));
         }
         if need.unknown_jobs > 0 {
-            let unknown = "what they need cannot be told in advance";
+            let unknown = "what they need is not known in advance";
             entries.push(("jobs of unknown size", format!("{}: {unknown}", need.unknown_jobs)));
         }
         let somewhere = Target::Directory("/#".into());

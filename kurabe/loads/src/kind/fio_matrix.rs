@@ -153,7 +153,7 @@ impl Generator for FioMatrixLoad {
             ("block sizes", sizes.join(", ")),
             (
                 "cells",
-                format!("{cells}, each {seconds} s: {:.0} s a trial", cells as f64 * seconds),
+                format!("{cells}, {seconds} s each: {:.0} s per run", cells as f64 * seconds),
             ),
             (
                 "laid out first",
@@ -300,7 +300,7 @@ impl FioMatrixLoad {
             .iter()
             .map(|bytes| match u32::try_from(*bytes) {
                 Ok(bytes) if bytes >= 512 && bytes.is_power_of_two() => Ok(bytes),
-                _ => Err(format!("block size {bytes} is no power of two from 512 bytes on")),
+                _ => Err(format!("block size {bytes} is not a power of two of at least 512 bytes")),
             })
             .collect::<Result<_, _>>()?;
         Ok(Matrix {

@@ -214,7 +214,7 @@ impl Generator for ObjectsLoad {
                     capacity.holder,
                     capacity::bytes_text(capacity.bytes)
                 ),
-                Fit::Unknown { .. } => "whether it fits cannot be told in advance\n".into(),
+                Fit::Unknown { .. } => "whether it fits is not known in advance\n".into(),
             },
         };
         Ok(format!("{plan}\n{warnings}{fit}"))

@@ -214,7 +214,7 @@ fn refused_texts_say_why() {
     for (text, message) in [
         ("", "expected a section"),
         ("# nothing\n", "found the end of the text"),
-        ("Get;", "statements stand in the braces of a section"),
+        ("Get;", "statements belong in the braces of a section"),
         ("Command { } Seed: 1;", "the setting `Seed` comes too late"),
         ("Seed: 1; Seed: 2; Command { }", "is there twice"),
         ("Threads: 1; Depth: 2; Command { }", "is there twice"),

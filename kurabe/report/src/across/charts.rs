@@ -111,14 +111,14 @@ fn trials(across: &Across<'_>, metric: &AcrossMetric, id: String) -> Option<Char
         }
     }
     (!rows.is_empty()).then(|| Chart {
-        says: "Every completed trial a dot, with the median and its interval.".into(),
+        says: "Each dot is a completed run; the line is the median with its interval.".into(),
         height: 84 + 40 * rows.len() as u32,
         keys: keys(across),
         series,
         numbers,
         ..Chart::new(
             id,
-            format!("{}: every trial", metric.name),
+            format!("{}: every run", metric.name),
             Axis::from_zero(
                 format!("{}, {unit_name} ({})", metric.name, better(metric.unit)),
                 all.map(|value| value / size),

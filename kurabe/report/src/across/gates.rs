@@ -65,7 +65,7 @@ fn not_comparable(across: &Across<'_>, name: &str, place: usize) -> Option<Strin
     };
     let (first, later) = (&across.names[0], &across.names[place]);
     let Some(other) = of(place) else {
-        return Some(format!("{later} does not have the load '{name}'"));
+        return Some(format!("{later} does not have the workload '{name}'"));
     };
     let difference = notes::difference(&of(0)?.load, &other.load)?;
     Some(format!("{later} measured something else than {first} ({difference})"))

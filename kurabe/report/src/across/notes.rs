@@ -34,7 +34,7 @@ pub(super) fn of_each(sources: &[Source], names: &[String], workloads: &[&str]) 
             if !workloads.contains(&workload.workload.as_str()) {
                 continue;
             }
-            let place = format!("in {name}, load '{}'", workload.workload);
+            let place = format!("in {name}, workload '{}'", workload.workload);
             for warning in workload.warnings.iter().filter(|warning| warning.is_grave()) {
                 // The reason does not stand above, as it does in the report of one result.
                 let next = match warning.kind {
@@ -77,7 +77,7 @@ fn unequal_work(sources: &[Source], names: &[String], workloads: &[&str]) -> Vec
                     continue;
                 }
                 notes.push(format!(
-                    "{label} did other work under the load '{workload}' in {name} than in {} ({} against {}); do not compare these metrics",
+                    "{label} did other work under '{workload}' in {name} than in {} ({} against {}); do not compare these metrics",
                     names[0],
                     after.join(" or "),
                     before.join(" or ")
@@ -116,7 +116,7 @@ fn unmatched(sources: &[Source], names: &[String]) -> Vec<String> {
             }
         }
     };
-    look("the load", &|source| {
+    look("the workload", &|source| {
         source.plan.study.workloads.iter().map(|workload| workload.name.clone()).collect()
     });
     look("the contender", &|source| {
@@ -145,7 +145,7 @@ fn redefined(sources: &[Source], names: &[String]) -> Vec<String> {
             let differing = other.map_or_else(Vec::new, |other| differing_parts(other, workload));
             if !differing.is_empty() {
                 notes.push(format!(
-                    "the load '{}' is not the same in {name} as in {}: {}. Compare its metrics only where that does not matter",
+                    "the workload '{}' is not the same in {name} as in {}: {}. Compare its metrics only where that does not matter",
                     workload.name,
                     names[0],
                     differing.join("; ")

@@ -657,7 +657,7 @@ fn loads_in_which_contenders_stand_alike_have_one_sentence_with_room_for_all() {
     assert_eq!(
         said,
         [
-            "4 of 6 loads: ext4 or btrfs is fastest (the same within 5 %); xfs costs 1.816 to 2.50 times as much as ext4; btrfs is faster than xfs.",
+            "4 of 6 workloads: ext4 or btrfs is fastest (the same within 5 %); xfs costs 1.816 to 2.50 times as much as ext4; btrfs is faster than xfs.",
             "five: xfs is fastest, at 0.500 to 0.500 times the cost of ext4; ext4 and btrfs are the same within 5 %.",
             "six: ext4 or btrfs is fastest (the same within 5 %); xfs costs 4.00 to 4.00 times as much as ext4; btrfs is faster than xfs.",
         ]

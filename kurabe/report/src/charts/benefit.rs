@@ -31,7 +31,7 @@ const SPACE: Paid =
     Paid { name: "space taken", unit: Unit::Bytes, of: |one| one.cost.space_taken_bytes };
 /// Of a load that runs for a time, whose amount of work differs.
 const AMPLIFICATION: Paid = Paid {
-    name: "device bytes written for each byte that the load wrote",
+    name: "device bytes written for each byte that the workload wrote",
     unit: Unit::Count,
     of: |one| one.cost.write_amplification,
 };
@@ -174,7 +174,7 @@ pub fn of_loads(source: &Source) -> Option<Chart> {
     let guides =
         vec![Guide::Line { x: 1.0, text: format!("{baseline} = 1") }, Guide::Level { y: 1.0 }];
     Some(Chart {
-        says: "Each symbol is one load. Best is at the lower left. Upwards: bytes written by the device, or space taken where these do not differ.".into(),
+        says: "Each symbol is one workload. Best is at the lower left. Upwards: bytes written by the device, or space taken where these do not differ.".into(),
         height: 320,
         keys: keys.map(|(style, one)| crate::chart::Key::contender(&one.label, style)).collect(),
         series,

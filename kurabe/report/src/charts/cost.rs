@@ -5,7 +5,7 @@ use crate::chart::{Axis, Chart, Guide, Mark, Point, Series};
 use crate::costs::flushes_per_operation;
 use crate::text;
 
-/// Device bytes written for each byte that the load wrote.
+/// Device bytes written for each byte that the workload wrote.
 pub fn amplification(view: &View<'_>) -> Option<Chart> {
     let value = |contender: usize| view.analysis.contenders[contender].cost.write_amplification;
     let mut chart = bars(
@@ -13,7 +13,7 @@ pub fn amplification(view: &View<'_>) -> Option<Chart> {
         "amplification",
         &value,
         |value| format!("{value:.2}"),
-        "device bytes written for each byte that the load wrote",
+        "device bytes written for each byte that the workload wrote",
     )?;
     chart.title = "Write amplification".into();
     chart.guides.push(Guide::Line { x: 1.0, text: "as much as asked".into() });

@@ -1,7 +1,7 @@
 //! How long single operations took: percentiles on a scale of nines, and the density.
 //!
 //! The curves come from merged histograms, never from averaged percentiles. Where the histograms
-//! cannot be read, the percentiles in the records are shown, each the median of the trials'.
+//! cannot be read, the percentiles in the records are shown, each the median of the runs'.
 
 use std::collections::BTreeMap;
 
@@ -97,9 +97,9 @@ fn percentiles(view: &View<'_>, operation: &str, place: usize) -> Option<Chart> 
     let title = format!("Latency percentiles: {}", heading(operation));
     Some(Chart {
         says: if merged {
-            "From the histograms of all trials, merged; every step to the right leaves a tenth of the operations.".into()
+            "From the merged histograms of all runs; every step to the right leaves a tenth of the operations.".into()
         } else {
-            "From the percentiles in the records, each the median of the trials', since not every histogram could be read.".into()
+            "From the percentiles in the records, each the median of the runs, since not every histogram could be read.".into()
         },
         height: 360,
         keys: view.keys(),

@@ -150,7 +150,7 @@ fn map(
 /// `12.3 % fewer operations a second than raw, between 10.1 % and 14.5 %, 5 blocks`.
 fn in_words(entry: &Lost<'_>) -> String {
     let Some([percent, low, high]) = entry.percent else {
-        return format!("not told: {}", too_few_explained());
+        return format!("not shown: {}", too_few_explained());
     };
     let interval = loss_interval((low, high));
     let decided = if entry.is_open() { ", inconclusive" } else { "" };

@@ -1,4 +1,4 @@
-//! Where the time of a trial goes: the phases as stacked bars.
+//! Where the time goes: the phases as stacked bars.
 
 use lab::load::Unit;
 use lab::record::Phase;
@@ -59,11 +59,11 @@ pub fn stacked(view: &View<'_>) -> Option<Chart> {
         group: "phase",
     });
     Some(Chart {
-        says: "Medians of the phases of a trial, in the order in which they happen. What is compared is run and sync; the wait for an idle device (settle) is left out.".into(),
+        says: "Medians of the phases, in the order in which they happen. Run and sync are compared; the wait for an idle device (settle) is left out.".into(),
         height: 84 + 36 * rows.len() as u32,
         keys: keys.collect(),
         series,
-        ..Chart::new(view.id("phases"), "Where the time of a trial goes".into(), Axis::from_zero(
+        ..Chart::new(view.id("phases"), "Where the time goes".into(), Axis::from_zero(
             format!("time, {name}"),
             rows.iter().map(|row| total_of(*row) / size),
         ), Axis::rows(labels))

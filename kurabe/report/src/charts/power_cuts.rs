@@ -177,7 +177,7 @@ fn strip(view: &View<'_>, key: usize, label: &str, timeline: &Timeline) -> Chart
         ..Chart::new(
             view.id(&format!("power-cuts-{}", key + 1)),
             format!("Power cuts: {label}"),
-            Axis::from_zero(format!("time in the load, {unit}"), end),
+            Axis::from_zero(format!("time in the workload, {unit}"), end),
             Axis::rows(rows.map(|(what, ..)| what)),
         )
     }

@@ -189,7 +189,7 @@ pub fn over_blocks(view: &View<'_>) -> Option<Chart> {
         let label = &view.analysis.contenders[key].label;
         let points = values.iter().map(|(block, trial, value)| {
             let words = format!(
-                "{label}, round {}, trial {trial}: {}",
+                "{label}, round {}, run {trial}: {}",
                 block + 1,
                 text::figure(*value, unit)
             );
@@ -205,7 +205,7 @@ pub fn over_blocks(view: &View<'_>) -> Option<Chart> {
     x.fixed = true;
     Some(Chart {
         says: format!(
-            "{metric} of each of the {} trials that are compared. Lines that rise or fall together show that the machine drifted; ratios are taken within each round, which removes it.",
+            "{metric} of each of the {} runs that are compared. Lines that rise or fall together show that the machine drifted; costs are computed within each round, which removes that.",
             all().count()
         ),
         height: 320,
@@ -213,7 +213,7 @@ pub fn over_blocks(view: &View<'_>) -> Option<Chart> {
         series,
         ..Chart::new(
             view.id("rounds"),
-            "Every trial, in the order of the rounds".into(),
+            "Every run, in the order of the rounds".into(),
             x,
             Axis::from_zero(format!("{metric}, {name}"), all().map(|(.., value)| value / size)),
         )

@@ -110,7 +110,7 @@ fn of_loads(source: &Source, views: &[&View<'_>], unit: Unit, place: usize) -> O
         }
     }
     let names = text::distinct(views.iter().filter_map(|view| Some(view.primary()?.0)));
-    let metric = if let [name] = names[..] { name } else { "first metric of each load" };
+    let metric = if let [name] = names[..] { name } else { "first metric of each workload" };
     let y = Axis::rows(views.iter().map(|view| view.analysis.workload.as_str()));
     let height = 84 + views.len() as u32 * (18 + 13 * contenders as u32);
     let id = if place == 0 { "runs".into() } else { format!("runs-{}", place + 1) };

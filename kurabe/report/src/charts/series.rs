@@ -19,8 +19,8 @@ const COLUMNS: [&str; 9] = [
     "median at the end",
     "change",
     "median steady from",
-    "trials steady",
-    "trials with a change",
+    "runs steady",
+    "runs with a change",
 ];
 
 /// One chart for each series that the load reports.
@@ -132,7 +132,7 @@ fn chart(
     let last = series.iter().flat_map(|s| &s.points).map(|point| point.x).fold(0.0, f64::max);
     Some(Chart {
         says: format!(
-            "The thick line is the median of the trials, the thin ones are the trials. A ring marks where one came to a steady state that it kept to the end (SNIA: five intervals within 20 %, slope within 10 %).{drift}"
+            "The thick line is the median, the thin lines are the runs. A ring marks where a run reached a steady state and kept it to the end (SNIA: five intervals within 20 %, slope within 10 %).{drift}"
         ),
         height: 320,
         keys: view.keys(),
@@ -161,7 +161,7 @@ fn lines_of(
 ) -> Vec<Series> {
     let thin = trials.iter().filter(|_| trials.len() > 1).map(|trial| {
         let points = trial.measured.values.iter().enumerate().map(|(index, value)| {
-            let words = format!("{label}, trial {}: {}", trial.number, text::figure(*value, unit));
+            let words = format!("{label}, run {}: {}", trial.number, text::figure(*value, unit));
             Point::at(trial.seconds(index), value / size, words)
         });
         Series { key, mark: Mark::Faint, points: points.collect() }
@@ -187,12 +187,12 @@ fn trials_of<'a>(records: &[&'a Record], name: &str) -> Vec<Trial<'a>> {
 fn marks_of(key: usize, label: &str, trials: &[Trial<'_>], size: f64) -> [Series; 2] {
     let steady = trials.iter().filter(|_| trials.len() > 1).filter_map(|trial| {
         let (seconds, value) = trial.steady()?;
-        let words = format!("{label}, trial {}: steady from {seconds:.0} s on", trial.number);
+        let words = format!("{label}, run {}: steady from {seconds:.0} s on", trial.number);
         Some(Point::at(seconds, value / size, words))
     });
     let marked = trials.iter().flat_map(|trial| {
         trial.marked().map(|(seconds, value, words)| {
-            Point::at(seconds, value / size, format!("{label}, trial {}: {words}", trial.number))
+            Point::at(seconds, value / size, format!("{label}, run {}: {words}", trial.number))
         })
     });
     [(Mark::SmallRing, steady.collect()), (Mark::CrossedRing, marked.collect())]
@@ -203,8 +203,8 @@ fn marks_of(key: usize, label: &str, trials: &[Trial<'_>], size: f64) -> [Series
 fn signs_of(marks: &[Series]) -> Vec<Sign> {
     let signs = [
         (Mark::Ring, "the median is steady from here"),
-        (Mark::SmallRing, "a trial is steady from here"),
-        (Mark::CrossedRing, "this trial changed here"),
+        (Mark::SmallRing, "steady from here"),
+        (Mark::CrossedRing, "this run changed here"),
     ];
     let is_there = |mark| marks.iter().any(|s| s.mark == mark && !s.points.is_empty());
     let signs = signs.into_iter().filter(|(mark, _)| is_there(*mark));

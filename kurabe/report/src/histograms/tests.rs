@@ -238,7 +238,7 @@ fn without_any_histogram_the_medians_stay_and_it_is_said() {
     stored.read().put_into(&mut analysis);
     let ext4 = &analysis.workloads[0].contenders[0];
     assert_eq!(ext4.latencies, before);
-    assert!(ext4.findings[0].contains("median of the trials' own"), "{:?}", ext4.findings);
+    assert!(ext4.findings[0].contains("median of the runs' own"), "{:?}", ext4.findings);
 }
 
 /// Numbers that look random: SplitMix64.

@@ -131,7 +131,7 @@ impl Trial<'_> {
         }
         // A trial that had no turn has measured nothing.
         if carried.is_empty() {
-            Err(Failure::of("the others of its block ended before its first turn"))
+            Err(Failure::of("the others of its round ended before its first run"))
         } else {
             Ok(())
         }

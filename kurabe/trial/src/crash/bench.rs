@@ -149,7 +149,7 @@ impl<'a> Bench<'a> {
             |text| disks.lock().expect("no thread panics while it asks").acknowledge(text);
         std::thread::scope(|scope| {
             let receiving = scope.spawn(|| receiver.receive(acknowledge));
-            let ran = self.run("the load", &command, &instance.directory(), streams);
+            let ran = self.run("the workload", &command, &instance.directory(), streams);
             receiver.end();
             receiving.join().expect("receiving does not panic").map_err(failed)?;
             ran
@@ -204,7 +204,7 @@ impl<'a> Bench<'a> {
         if is_cut && (known.access == Access::Mounted || !is_command) {
             Ok(known)
         } else {
-            Err(Failure::of(format!("no recorder can stand under '{}'", known.name)))
+            Err(Failure::of(format!("no recorder can be put under '{}'", known.name)))
         }
     }
 

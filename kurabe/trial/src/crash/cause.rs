@@ -49,7 +49,7 @@ impl fmt::Display for Cause {
                 };
                 write!(
                     f,
-                    "no flush completed {since}: the load did not sync, or the file system does not flush"
+                    "no flush completed {since}: the workload did not sync, or the file system does not flush"
                 )
             }
             Cause::WrittenUnflushed => f.write_str(
@@ -59,7 +59,7 @@ impl fmt::Display for Cause {
                 "the lost writes came after the acknowledgement, and what it says depends on them: it was not written yet, or it was being replaced",
             ),
             Cause::WrittenLater => f.write_str(
-                "a flush completed before the acknowledgement, but what is missing was not on the disk yet; the load may have synced a file and not its directory, or another file",
+                "a flush completed before the acknowledgement, but what is missing was not on the disk yet; the workload may have synced a file and not its directory, or another file",
             ),
         }
     }

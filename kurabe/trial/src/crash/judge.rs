@@ -233,7 +233,7 @@ impl Bench<'_> {
         let mounted = if instance.repair(tools)? {
             instance.mount_untimed(tools)
         } else {
-            Err(Failure::of("nothing mends it"))
+            Err(Failure::of("nothing repairs it"))
         };
         match mounted {
             Ok(()) => match self.ask(instance, acknowledged)? {

@@ -38,7 +38,7 @@ pub static MINFS: FileSystem = FileSystem {
     size_bytes_min: SIZE_BYTES_MIN,
     ..FileSystem::new(
         "minfs",
-        "minfs as a library in the load's process, not mounted: for the load objects",
+        "minfs as a library in the workload's process, not mounted: for objects",
         Kind::Own(|stage| Box::new(MinfsInstance { stage, mounts: false, mounted: false })),
     )
 };

@@ -15,7 +15,7 @@ pub static RAW: FileSystem = FileSystem {
     has_copies: true,
     ..FileSystem::new(
         "raw",
-        "the block device itself, for the loads fio, fio-matrix and objects",
+        "the block device itself, for fio, fio-matrix and objects",
         Kind::Own(|stage| Box::new(RawInstance { stage })),
     )
 };

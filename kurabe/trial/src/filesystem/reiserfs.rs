@@ -21,7 +21,7 @@ pub static REISERFS: FileSystem = FileSystem {
             check: &["reiserfsck", "--check", "-y", "-q"],
             repair: &["reiserfsck", "--fix-fixable", "-y", "-q"],
             check_meaning: |code| match code {
-                1 => "errors were found that --fix-fixable can mend",
+                1 => "errors were found that --fix-fixable can repair",
                 2 | 4 => "errors were found that need --rebuild-tree",
                 _ => "it could not be checked",
             },

@@ -69,7 +69,7 @@ fn owner(node: &str, byte: u64, ask: &mut Asked<'_>) -> Option<Owner> {
         "sb" => "a superblock".into(),
         "inode" => "an inode table".into(),
         "dir" => format!("the directory /{path}"),
-        free if free.starts_with("free") => "space that is free by the end of the load".into(),
+        free if free.starts_with("free") => "space that is free at the end of the workload".into(),
         other => format!("an allocation structure (xfs_db: {other})"),
     }))
 }

@@ -59,7 +59,7 @@ pub static ZFS_FUSE: FileSystem = FileSystem {
     mkfs_paths: MKFS_PATHS,
     ..FileSystem::new(
         "zfs-fuse",
-        "copy on write in user space (package zfs-fuse, pool version 23), a daemon for each trial",
+        "copy on write in user space (package zfs-fuse, pool version 23), a daemon for each run",
         Kind::Own(|stage| begin(stage, false)),
     )
 };
@@ -74,7 +74,7 @@ pub static ZFS: FileSystem = FileSystem {
     kernel_name: Some("zfs"),
     recipe: Some(&RECIPE),
     guests_only: Some(
-        "a pool of the kernel outlives a trial that is killed, so OpenZFS is compared in guests",
+        "a pool of the kernel outlives a run that is killed, so OpenZFS is compared in guests",
     ),
     size_bytes_min: 64 << 20,
     mkfs_flags: MKFS_FLAGS,

@@ -201,7 +201,7 @@ fn give_back_subdirectory(
     report: &mut CleanReport,
 ) -> io::Result<Option<String>> {
     for process in end_those_of(&parent.join(name)) {
-        report.done.push(format!("killed {process}, which a trial had started"));
+        report.done.push(format!("killed {process}, which a run had started"));
     }
     let parent = match Directory::open_shared(parent) {
         Err(refused) if refused.is_missing() => return Ok(None),
@@ -260,7 +260,7 @@ fn vacate(scratch: &Directory) -> io::Result<()> {
         rustix::fs::flock(scratch.descriptor(), FlockOperation::NonBlockingLockExclusive)
     {
         if Instant::now() >= until {
-            return Err(io::Error::other("a trial still runs in it; end it, then try again"));
+            return Err(io::Error::other("a run still uses it; end it, then try again"));
         }
         std::thread::sleep(Duration::from_millis(2));
     }

@@ -283,9 +283,9 @@ fn another_load_is_not_called_all_of_it() {
         Reduced::between(KINDS, &study(whole), &here, true, "").unwrap().shares(&here)
     };
     let synthetic = "tree = 'synthetic:500'";
-    assert_eq!(said("tree = '/path/linux-4.10.1.tar.xz'", synthetic), "another load");
-    assert_eq!(said("fio = 'rw=read size=1G'", "fio = 'rw=write size=1G'"), "another load");
-    assert_eq!(said("command = 'true'", "command = 'false'"), "another load");
+    assert_eq!(said("tree = '/path/linux-4.10.1.tar.xz'", synthetic), "another workload");
+    assert_eq!(said("fio = 'rw=read size=1G'", "fio = 'rw=write size=1G'"), "another workload");
+    assert_eq!(said("command = 'true'", "command = 'false'"), "another workload");
     // Less of it, and another pattern.
     assert_eq!(
         said("fio = 'rw=read size=1G'", "fio = 'rw=write size=256M'"),

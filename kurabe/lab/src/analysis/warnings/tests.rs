@@ -26,7 +26,7 @@ fn short_trials_are_warned_of() {
     one_that_says(
         &at(48),
         Kind::ShortTrial,
-        &["xfs: ", "only 49.0 ms", "give the load more to do"],
+        &["xfs: ", "only 49.0 ms", "give the workload more to do"],
     );
 }
 
@@ -111,10 +111,10 @@ fn warnings_know_whether_more_of_the_figure_is_better() {
         (rate, &small_first, "slower", rate_words("0.50 times")),
     ] {
         let texts = texts_of(unit, values);
-        let first = format!("the first block was {throughput} than the others");
+        let first = format!("the first round was {throughput} than the others");
         assert!(one_says(&texts, &[&first, metric[0], metric[1], "--warmup 1"]), "{texts:?}");
         let outlier = format!("{} the median: {throughput}", metric[1]);
-        assert!(one_says(&texts, &["outliers", metric[0], "block 1", &outlier]), "{texts:?}");
+        assert!(one_says(&texts, &["outliers", metric[0], "round 1", &outlier]), "{texts:?}");
         assert_eq!(one_says(&texts, &["flash cache"]), throughput == "faster", "{texts:?}");
         assert!(!one_says(&texts, &["as long"]), "{texts:?}");
     }
@@ -142,7 +142,7 @@ fn outliers_are_named_by_their_block_and_kept() {
     let found = analysed(&plan, &all);
     let of_kind = |one: &&Warning| one.kind == Kind::Outliers;
     let outliers: Vec<Warning> = found.warnings.iter().filter(of_kind).cloned().collect();
-    let said = ["ext4: ", "in block 5 (5.00 times the median: slower);", "raise --min-runs"];
+    let said = ["ext4: ", "in round 5 (5.00 times the median: slower);", "raise --min-rounds"];
     one_that_says(&outliers, Kind::Outliers, &said);
     let time = of(&found, "ext4").time.as_ref().unwrap();
     assert_eq!((time.count, time.max), (5, 5e9));
@@ -239,7 +239,7 @@ fn cold_runs_that_read_less_than_half_of_the_others_are_named() {
     });
     let warnings = analysed(&plan, &records).warnings;
     assert!(warnings[0].is_grave());
-    let said = ["xfs: ", "block 2, 4 read at most 24 KiB", "700 KiB", "see 'notes'"];
+    let said = ["xfs: ", "round 2, 4 read at most 24 KiB", "700 KiB", "see 'notes'"];
     one_that_says(&warnings, Kind::WarmRuns, &said);
     // Nothing follows from a device that others use, and warm runs may find what they like.
     records.iter_mut().for_each(|record| record.device_shared = true);
@@ -262,7 +262,7 @@ fn a_load_on_the_cpu_is_warned_of_by_its_smallest_share() {
         })
     };
     let expect = |warnings: &[Warning], label: &str, busy: &str| {
-        one_that_says(warnings, Kind::NotIoBound, &[label, busy, "use a load"]);
+        one_that_says(warnings, Kind::NotIoBound, &[label, busy, "use a workload"]);
     };
     assert_eq!(spend(95, 79), []);
     expect(&spend(95, 90), "xfs: ", "one CPU busy for 90 %");
