@@ -137,7 +137,7 @@ fn a_disk_that_vanishes_ends_the_study_with_what_was_recorded() {
         assert!(message.contains("Transport endpoint is not connected"), "{message}");
         assert!(message.contains("what the image lies on is gone"), "{message}");
     }
-    let ran = ran.says(&["every trial failed, block after block", "kurabe resume result"]);
+    let ran = ran.says(&["every run failed, round after round", "kurabe resume result"]);
     assert_eq!(site.run(&["report", "result"]).expect(0).stdout, ran.stdout);
     // The image has no name that could be left behind.
     drop(disk);
@@ -181,7 +181,7 @@ fn an_image_that_shrinks_is_an_error_and_loses_no_record() {
     let (_, message, _) = failure(&records[3]);
     assert!(message.contains("bytes where 67108864 were prepared"), "{message}");
     assert!(message.contains("start the study again"), "{message}");
-    assert!(ran.stdout.contains("2 of 3 trials failed"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("2 of 3 runs failed"), "{}", ran.stdout);
 }
 
 /// Somebody detaches the loop device by hand. The kernel waits for its last user, and so the trial

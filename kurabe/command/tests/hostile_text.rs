@@ -145,7 +145,7 @@ fn the_line_that_is_redrawn_shows_no_command_of_strangers() {
     let mut command = site.program("script");
     command.args(["-qec", &line, "/dev/null"]).env("TERM", "xterm-256color");
     let shown = site.finish(command).expect(0).stdout;
-    assert!(shown.contains("block 1, trial 1/1") && shown.contains("\\u{202e}"), "{shown:?}");
+    assert!(shown.contains("round 1, 1/1") && shown.contains("\\u{202e}"), "{shown:?}");
     for command in ["\u{1b}[5m", "\u{9b}", "\u{202e}", "\u{2066}", "\u{7}"] {
         assert!(!shown.contains(command), "{shown:?}");
     }

@@ -157,7 +157,7 @@ fn objects_are_verified_on_every_kind_of_contender() {
     // A histogram that is gone is named, and the report goes on without it.
     fs::remove_file(site.work().join("result/histograms/trial-0.hlog")).unwrap();
     let again = site.run(&["report", "result", "--verbose"]).expect(0);
-    assert!(again.stdout.contains("latencies of trial 0: histograms/trial-0.hlog"));
+    assert!(again.stdout.contains("latencies of run 0: histograms/trial-0.hlog"));
 }
 
 #[test]
@@ -295,7 +295,7 @@ fn dbench_and_its_replay() {
     let record = other.record_of("ext4");
     assert_eq!(metric_names(load_of(&record)), ["throughput", "operations"]);
     let note = load_of(&record)["note"].as_str().unwrap();
-    assert!(note.starts_with("no client came once through the load file's 458,344"), "{note}");
+    assert!(note.starts_with("no client finished the load file's 458,344"), "{note}");
     let written = latency(load_of(&record), "WriteX");
     assert!(
         written["count"].as_u64().unwrap() > 100

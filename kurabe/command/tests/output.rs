@@ -213,14 +213,14 @@ fn lines_show_the_figure_that_is_compared() {
     let ran = two.site.run(&arguments).expect(0);
     let record = &two.site.records()[0];
     let figure = &record["load"]["metrics"][0];
-    let line = ran.stderr.lines().find(|line| line.starts_with("block 1: a ")).unwrap();
+    let line = ran.stderr.lines().find(|line| line.starts_with("round 1: a ")).unwrap();
     let name = figure["name"].as_str().unwrap();
     assert!(name != "time" && line.contains(name), "no '{name}' in '{line}'");
     // A command has none but its time.
     let other = Two::new();
     let ran = other.compare(&[], &["sleep 0.06"]).expect(0);
     assert!(
-        ran.stderr.lines().any(|line| line.starts_with("block 1: a ") && line.ends_with(" ms"))
+        ran.stderr.lines().any(|line| line.starts_with("round 1: a ") && line.ends_with(" ms"))
     );
 }
 
@@ -355,7 +355,7 @@ fn a_terminal_has_colour_unless_it_is_not_wanted() {
         two.contenders[1]
     );
     let shown = on_a_terminal(&two, &line, None);
-    for text in ["block 1, trial 1/4", "block 2, trial 4/4", ": run", "left"] {
+    for text in ["round 1, 1/4", "round 2, 4/4", ": run", "left"] {
         assert!(shown.contains(text), "no '{text}' in {shown}");
     }
 }

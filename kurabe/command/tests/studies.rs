@@ -154,7 +154,7 @@ fn every_number_of_a_study_gets_its_counterpart() {
     }
     let again = site.run(&["report", "result"]).expect(0).stdout;
     for text in [&ran.stdout, &again] {
-        assert!(text.contains("9 published tables beside what was measured"), "{text}");
+        assert!(text.contains("9 published tables next to what was measured"), "{text}");
         assert!(text.contains("Inconclusive here: "), "{text}");
     }
     // A line for each trial goes to standard error where it is no terminal.

@@ -229,7 +229,7 @@ fn what_cannot_work_is_refused_with_words_and_nothing_is_touched() {
     let flags = ["--device", "mem:64M", "--user", "nobody", "--durability=4", "--check", "true"];
     site.run(&[&["compare", "ext4"], &flags[..], &["--", "true"]].concat())
         .expect(2)
-        .says(&["--durability: the load is not run as another user"]);
+        .says(&["--durability: where the power is cut, the workload does not run as another user"]);
 
     // Without root only oneself.
     let given = site.home().join("free");

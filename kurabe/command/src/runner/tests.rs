@@ -413,8 +413,8 @@ fn a_budget_that_is_too_short_is_told_after_the_first_block() {
         assert!(notes().count() == 0 || seen[block + 1].starts_with("note"), "{seen:?}");
         notes().cloned().collect::<Vec<String>>()
     };
-    let words = "note warning: the budget leaves time for about 3 of at least 5 blocks; \
-        raise --budget to 120s, or lower --min-runs";
+    let words = "note warning: the budget leaves time for about 3 of at least 5 rounds; \
+        raise --budget to 120s, or lower --min-rounds";
     assert_eq!(told("70s"), [words]);
     // Within a quarter, an estimate by one block is none.
     assert_eq!(told("90s"), [""; 0]);

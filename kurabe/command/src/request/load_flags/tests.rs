@@ -265,7 +265,7 @@ fn every_load_says_what_of_it_ran() {
     assert_eq!(reduced.shares(&only), "0.5 % of the counted time (3 s of 600 s)");
     // What the profile itself leaves out is.
     let fewer = Reduced::between(KINDS, &whole, &only, true, "").unwrap();
-    let words = "1 of the 7 loads, 0.5 % of the counted time (3 s of 600 s)";
+    let words = "1 of the 7 workloads, 0.5 % of the counted time (3 s of 600 s)";
     assert_eq!(fewer.shares(&only), words);
     // The whole study is reduced by nothing.
     assert_eq!(Reduced::between(KINDS, &whole, &whole, false, ""), None);
