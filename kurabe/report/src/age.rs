@@ -4,10 +4,11 @@
 use lab::analysis::{Comparison, WorkloadAnalysis};
 use lab::contender::Contender;
 use lab::plan::Plan;
-use lab::record::{Layout, Record};
+use lab::record::Record;
 use lab::words::ratio_with_interval;
 
-use crate::charts::{View, layout};
+use crate::charts::View;
+use crate::charts::layout::{self, Lying};
 use crate::document::Block;
 use crate::table::{Cell, Table};
 use crate::tables::{tone_of, verdict_mark, verdict_text};
@@ -181,18 +182,6 @@ pub fn layouts(view: &View<'_>) -> Vec<Block> {
         vec![Block::table("How files lie on the device", table), Block::Text(says.into())];
     blocks.extend(layout::map(view, &found).map(Block::Chart));
     blocks
-}
-
-/// How some files of a contender lie.
-pub struct Lying<'a> {
-    /// The contender's place in the study.
-    pub key: usize,
-    /// Its label.
-    pub label: String,
-    /// Which files.
-    pub which: &'static str,
-    /// How they lie.
-    pub layout: &'a Layout,
 }
 
 fn of_view<'a>(view: &View<'a>) -> Vec<Lying<'a>> {

@@ -1,11 +1,22 @@
 //! Where the pieces of files lie on the device: a band for each contender's files, in which the files that are read
 //! first are on top. One line from left to right is one sequential read.
 
-use lab::record::LAYOUT_WHOLE as WHOLE;
+use lab::record::{LAYOUT_WHOLE as WHOLE, Layout};
 
 use super::View;
-use crate::age::Lying;
 use crate::chart::{Axis, Chart, Mark, Point, Series, Tick};
+
+/// How some files of a contender lie.
+pub struct Lying<'a> {
+    /// The contender's place in the study.
+    pub key: usize,
+    /// Its label.
+    pub label: String,
+    /// Which files.
+    pub which: &'static str,
+    /// How they lie.
+    pub layout: &'a Layout,
+}
 
 /// Points of a band at most: a picture with more is slow.
 const POINTS_MAX: usize = 350;
