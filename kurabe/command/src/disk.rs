@@ -62,7 +62,8 @@ fn named(words: &str) -> Result<Profile, Failure> {
     let (name, changes) = bare.split_once(',').unwrap_or((bare, ""));
     if name.ends_with(".toml") {
         let refused = |problem: &dyn fmt::Display| Failure::refused(format!("{name}: {problem}"));
-        let text = std::fs::read_to_string(name).map_err(|error| refused(&error))?;
+        let text = trust::file::read_text(Path::new(name))
+            .map_err(|problem| Failure::refused(problem.to_string()))?;
         let profile = Profile::parse(&text, name).map_err(Failure::refused)?;
         return profile.changed(changes).map_err(|problem| refused(&problem));
     }
@@ -256,7 +257,7 @@ fn create(path: &Path) -> Result<File, Failure> {
 
 fn read(path: &Path) -> Result<Trace, Failure> {
     let refused = |error: io::Error| Failure::refused(format!("{}: {error}", path.display()));
-    let file = File::open(path).map_err(refused)?;
+    let file = trust::file::open(path).map_err(|problem| Failure::refused(problem.to_string()))?;
     Trace::read(&mut BufReader::new(file)).map_err(refused)
 }
 

@@ -525,17 +525,7 @@ fn unfinished(name: &str) -> String {
 }
 
 fn workload(name: &str, command: CommandLine) -> Workload {
-    Workload {
-        name: name.into(),
-        why: None,
-        setup: None,
-        prepare: None,
-        cleanup: None,
-        check: None,
-        ignore_failure: false,
-        amount: None,
-        load: Load::of_command(command),
-    }
+    Workload::of(name, Load::of_command(command))
 }
 
 #[cfg(test)]
