@@ -40,6 +40,12 @@ fn main() -> ExitCode {
     if cli.trust_shared {
         trust::owner::trust_shared();
     }
+    // A terminal says how wide it is; what is not one is read by programs, and is always the same.
+    if let Ok(size) = rustix::termios::tcgetwinsize(std::io::stdout())
+        && size.ws_col > 0
+    {
+        report::text::fit(usize::from(size.ws_col));
+    }
     let result = match cli.action {
         Action::Inside { words } => return guest::inside::main(&words),
         Action::Trial { parent, inside } => return trial::process::main(parent, inside),

@@ -213,7 +213,9 @@ fn what_is_open(source: &Source, forecast: &Forecast) -> String {
         (_, 1..=OPEN_TOLD) => {
             parts.extend(rivals.into_iter().map(|said| format!("whether {said}")))
         }
-        (some, _) => parts.push(format!("which is fastest under {}", text::counted(some, "load"))),
+        (some, _) => {
+            parts.push(format!("which is fastest under {}", text::counted(some, "workload")))
+        }
     }
     parts.join("; ")
 }

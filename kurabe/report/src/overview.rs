@@ -15,7 +15,7 @@ use crate::text;
 
 /// The overview of several loads, and what its cells are.
 pub fn of(workloads: &[WorkloadAnalysis], plan: &Plan) -> Vec<Block> {
-    let mut table = empty("load", plan);
+    let mut table = empty("workload", plan);
     for workload in workloads {
         table.rows.push(row(workload, primary_metric(workload), &workload.workload, plan));
         let parts = parts_of(workload);

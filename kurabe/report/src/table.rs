@@ -187,8 +187,13 @@ impl Table {
         self
     }
 
-    /// Text for a terminal, every line indented by two spaces.
+    /// Text for a terminal, every line indented by two spaces. A table that is wider than the terminal is
+    /// divided into several, each with the first column.
     pub fn terminal(&self, colour: bool) -> Screen {
+        self.within(crate::text::table_columns(), colour)
+    }
+
+    fn within(&self, columns_max: usize, colour: bool) -> Screen {
         let heads = self.heads.iter().map(|head| Cell::toned(head.clone(), Tone::Strong)).collect();
         let mut rows: Vec<Vec<Cell>> = std::iter::once(heads).chain(self.rows.clone()).collect();
         for cell in rows.iter_mut().flatten() {
@@ -201,21 +206,12 @@ impl Table {
             .map(|widest| widest.min(ALIGNED_COLUMNS_MAX))
             .collect();
         let mut screen = Screen::new(colour);
-        for row in &rows[usize::from(self.is_pairs())..] {
-            let mut owed = 2;
-            for (column, cell) in row.iter().enumerate() {
-                let padding = widths[column].saturating_sub(width(row, column));
-                let (before, after) = if column == 0 { (0, padding) } else { (padding, 0) };
-                // Spaces are written when something comes after them: no line ends with one.
-                owed += before;
-                if !cell.text.is_empty() {
-                    screen.text.push_str(&" ".repeat(owed));
-                    screen.paint(&cell.text, cell.tone);
-                    owed = 0;
-                }
-                owed += after + 2;
+        let shown = &rows[usize::from(self.is_pairs())..];
+        for (number, part) in parts(&widths, columns_max).into_iter().enumerate() {
+            if number > 0 {
+                let _ = writeln!(screen);
             }
-            let _ = writeln!(screen);
+            write_rows(shown, &part, &widths, &mut screen);
         }
         screen
     }
@@ -233,9 +229,61 @@ impl Table {
     }
 }
 
+/// The columns of a table in parts of at most so many characters: the first column is in each of them.
+fn parts(widths: &[usize], columns_max: usize) -> Vec<Vec<usize>> {
+    let mut parts: Vec<Vec<usize>> = vec![Vec::new()];
+    let mut used = 0;
+    for (column, width) in widths.iter().enumerate() {
+        let part = parts.last_mut().expect("there is one from the beginning on");
+        if part.len() > 1 && used + 2 + width > columns_max {
+            used = 2 + widths[0];
+            parts.push(vec![0]);
+        }
+        used += 2 + width;
+        parts.last_mut().expect("one was just added, or there was one").push(column);
+    }
+    parts
+}
+
+/// Writes some columns of rows.
+fn write_rows(rows: &[Vec<Cell>], columns: &[usize], widths: &[usize], screen: &mut Screen) {
+    for row in rows {
+        let mut owed = 2;
+        for (place, column) in columns.iter().enumerate() {
+            let cell = &row[*column];
+            let padding = widths[*column].saturating_sub(cell.text.chars().count());
+            let (before, after) = if place == 0 { (0, padding) } else { (padding, 0) };
+            // Spaces are written when something comes after them: no line ends with one.
+            owed += before;
+            if !cell.text.is_empty() {
+                screen.text.push_str(&" ".repeat(owed));
+                screen.paint(&cell.text, cell.tone);
+                owed = 0;
+            }
+            owed += after + 2;
+        }
+        let _ = writeln!(screen);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_table_that_is_too_wide_is_divided() {
+        let mut table = Table::new(&["contender", "time", "written"]);
+        table.rows.push(vec!["ext4".into(), "1.9 s".into(), "20 MiB".into()]);
+        assert_eq!(
+            &*table.within(24, false),
+            "  contender   time\n  ext4       1.9 s\n\n  contender  written\n  ext4        20 MiB\n"
+        );
+        assert_eq!(table.within(26, false).lines().count(), 5);
+        assert_eq!(table.within(27, false).lines().count(), 2);
+        // A column that fits nowhere has a part of its own.
+        assert_eq!(table.within(3, false).lines().count(), 5);
+        assert_eq!(&*Table::default().within(3, false), "");
+    }
 
     fn table() -> Table {
         let mut table = Table::new(&["contender", "time", "gone"]);

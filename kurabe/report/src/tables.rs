@@ -63,7 +63,7 @@ pub fn unchanged(workloads: &[WorkloadAnalysis]) -> Option<Table> {
         |one: &&WorkloadAnalysis| one.warnings.iter().any(|warning| warning.kind == Kind::Emulated);
     let of = || workloads.iter().filter(is_emulated);
     of().next()?;
-    let mut table = Table::new(&["load", "contender", "written", "flushes", "amplification"]);
+    let mut table = Table::new(&["workload", "contender", "written", "flushes", "amplification"]);
     for (workload, contender) in of().flat_map(|one| one.contenders.iter().map(move |c| (one, c))) {
         let cost = &contender.cost;
         table.rows.push(vec![

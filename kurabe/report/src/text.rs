@@ -1,6 +1,8 @@
 //! Numbers as people read them: three or four significant digits, units that suit the size.
 
 use std::fmt::Write;
+use std::ops::RangeInclusive;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use lab::load::Unit;
 pub use lab::words::{any_of, counted, distinct, grouped, list, ratio};
@@ -141,17 +143,35 @@ pub fn capitalised(text: &str) -> String {
     first.unwrap_or_default() + letters.as_str()
 }
 
-/// Width of prose in a terminal.
+/// Width of prose where nothing is known of what shows it.
 pub const PROSE_COLUMNS: usize = 100;
+/// The least and the greatest width of prose: longer lines are hard to follow.
+const PROSE_RANGE: RangeInclusive<usize> = 60..=120;
 
-/// A paragraph of at most [`PROSE_COLUMNS`], its first line after `lead`, the others below it.
+static PROSE: AtomicUsize = AtomicUsize::new(PROSE_COLUMNS);
+static TABLES: AtomicUsize = AtomicUsize::new(usize::MAX);
+
+/// Text is to fit a terminal of so many columns from now on.
+pub fn fit(terminal_columns: usize) {
+    let columns = terminal_columns.clamp(*PROSE_RANGE.start(), *PROSE_RANGE.end());
+    PROSE.store(columns, Ordering::Relaxed);
+    TABLES.store(terminal_columns, Ordering::Relaxed);
+}
+
+/// Columns for a table.
+pub(crate) fn table_columns() -> usize {
+    TABLES.load(Ordering::Relaxed)
+}
+
+/// A paragraph as wide as prose is ([`fit`]), its first line after `lead`, the others below it.
 pub fn prose(lead: &str, text: &str) -> String {
     let indent = " ".repeat(lead.chars().count());
     let mut out = String::new();
     let mut line = lead.to_string();
     let mut empty = true;
+    let columns = PROSE.load(Ordering::Relaxed);
     for word in text.split_whitespace() {
-        if !empty && line.chars().count() + 1 + word.chars().count() > PROSE_COLUMNS {
+        if !empty && line.chars().count() + 1 + word.chars().count() > columns {
             let _ = writeln!(out, "{line}");
             line.clone_from(&indent);
             empty = true;

@@ -128,7 +128,7 @@ pub fn of_loads(source: &Source) -> Option<Chart> {
     let study = &source.plan.study;
     let baseline = source.plan.baseline_label();
     let mut series: Vec<Series> = Vec::new();
-    let mut numbers = Table::new(&["load", "contender", "time", "written or taken"]);
+    let mut numbers = Table::new(&["workload", "contender", "time", "written or taken"]);
     for view in View::all(source).iter().filter(|view| view.analysis.overhead.is_empty()) {
         let Some(paid) = paid(view) else { continue };
         let values = paid.values(view);

@@ -84,7 +84,7 @@ pub fn overview(source: &Source) -> Option<Chart> {
         let compared = tables::primary_comparisons(workload).collect();
         (workload.workload.as_str(), compared)
     });
-    cost_chart(source, "overview".into(), "load", rows.collect())
+    cost_chart(source, "overview".into(), "workload", rows.collect())
 }
 
 /// The metrics of a load that has several.
