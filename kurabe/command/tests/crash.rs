@@ -536,7 +536,7 @@ fn bad_input_is_refused_and_names_the_place() {
     refused(&["ext4", "--check", "true"], "COMMAND: is missing");
     refused(&["dir:/tmp", "--check", "true", "--", "true"], "cannot be recorded");
     refused(&["tmpfs", "--check", "true", "--", "true"], "in memory alone");
-    refused(&["raw", "--check", "true", "--", "true"], "works in a directory");
+    refused(&["raw", "--check", "true", "--", "true"], "runs its workload in a directory");
     refused(&["ext4", "ext4", "--check", "true", "--", "true"], "label is there twice");
     refused(&["ext4", "--size", "3M", "--check", "true", "--", "true"], "--size");
     refused(&["--replay", "nowhere"], "RESULT:CASE");

@@ -44,6 +44,8 @@ fn every_documented_command_is_accepted() {
     for path in documents() {
         let text = std::fs::read_to_string(&path).unwrap();
         for (begin, body) in fences(&text, "sh") {
+            // A command may go on in the next line.
+            let body = body.replace("\\\n", " ");
             for (offset, line) in body.lines().enumerate() {
                 let command = line.trim().strip_prefix("sudo ").unwrap_or(line.trim());
                 if !command.starts_with("kurabe ") {
