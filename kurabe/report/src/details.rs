@@ -137,7 +137,7 @@ fn failures(source: &Source, workload: &WorkloadAnalysis) -> Vec<Block> {
     }
     let mut blocks = Vec::new();
     for (record, words, trials) in alike {
-        let noun = if trials.len() == 1 { "trial" } else { "trials" };
+        let noun = if trials.len() == 1 { "run" } else { "runs" };
         let label = &record.contender.label;
         blocks.push(Block::Note(format!("{label}, {noun} {}: {words}", text::list(&trials))));
         if let Outcome::Failed { output, .. } = &record.outcome

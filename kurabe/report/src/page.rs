@@ -5,6 +5,8 @@
 //! script it is complete: the script says what is pointed at, and enlarges parts of pictures. Blocks become HTML in
 //! [`crate::html`].
 
+use std::collections::BTreeSet;
+
 use lab::record::Record;
 
 use crate::answer::answer;
@@ -114,10 +116,11 @@ fn masthead(source: &Source) -> Vec<Block> {
     let first = source.records.first().map(|record| text::date(record.started_unix_ns));
     let last = source.records.last().map(|record| text::date(record.started_unix_ns));
     let days = [first, last].into_iter().flatten();
-    let trials = text::counted(source.records.len(), "trial");
+    let blocks = source.records.iter().filter(|record| !record.warmup).map(|record| record.block);
+    let rounds = text::counted(blocks.collect::<BTreeSet<_>>().len(), "round");
     row(
         "Date",
-        Some(text::distinct(days).into_iter().chain([trials]).collect::<Vec<_>>().join(", ")),
+        Some(text::distinct(days).into_iter().chain([rounds]).collect::<Vec<_>>().join(", ")),
     );
     let mut blocks = vec![Block::heading(1, "", study.name.clone())];
     blocks.extend(study.why.clone().map(Block::Text));
