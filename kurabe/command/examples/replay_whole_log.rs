@@ -33,7 +33,7 @@ fn run(result: &Path, count: usize, image: &Path, check: &str) {
     let found: Value = serde_json::from_slice(&text).expect("crash.json is JSON");
     let judged = &found["contenders"][0];
     let log: Log = serde_json::from_value(judged["outcome"]["Ok"]["log"].clone())
-        .expect("the first contender was judged");
+        .expect("the first contender was checked");
     let file_system = judged["contender"]["file_system"].as_str().expect("it has one");
     let data = File::open(result.join("recording-1.data")).expect("the recording is there");
     let recording = Arc::new(Recording::open(log, data).expect("it belongs to the log"));

@@ -39,7 +39,10 @@ impl Presentation {
                     .iter()
                     .filter_map(|style| Some(style.to_possible_value()?.get_name().to_string()))
                     .collect();
-                Failure::refused(format!("style: '{text}' is none of {}", known.join(", ")))
+                Failure::refused(format!(
+                    "style: '{text}' is unknown; choose from {}",
+                    known.join(", ")
+                ))
             })?),
             (None, None) => None,
         };

@@ -96,7 +96,7 @@ fn expect_report(site: &Site, printed: &str) {
     for line in printed.lines() {
         assert!(words(&report.stdout).contains(&words(line)), "no '{line}' in {}", report.stdout);
     }
-    assert!(report.stdout.contains("A disk of 64M in memory, judged by the check"));
+    assert!(report.stdout.contains("A disk of 64M in memory, checked by"));
     let page = std::fs::read_to_string(site.work().join("cuts.html")).unwrap();
     assert!(page.contains("nb: violated: ") && page.contains("--replay cuts:1"), "{page}");
     let refused = |words: &[&str], part: &str| {
@@ -479,7 +479,7 @@ fn what_proves_nothing_is_said() {
     let flags = ["--size", "64M", "--states", "20", "--seed", "1", "--out", "both"];
     let load = ["--setup", SETUP, "--check", CHECK, "--", LOAD];
     let both = site.run(&[&["crash"], &contenders[..], &flags, &load].concat()).expect(3);
-    assert!(both.stdout.contains("b: could not be judged"), "{}", both.stdout);
+    assert!(both.stdout.contains("b: could not be checked"), "{}", both.stdout);
     site.expect_nothing_left();
 }
 

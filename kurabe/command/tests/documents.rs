@@ -15,7 +15,7 @@ const GUIDE_WORDS_MAX: usize = 15_000;
 fn documents() -> Vec<(String, String)> {
     let mut found = Vec::new();
     for top in ["docs", "minfs", "lump", "examples", "studies"] {
-        markdown_below(&root().join(top), &mut found);
+        below(&root().join(top), "md", &mut found);
     }
     found.extend(["README.md", "ARCHITECTURE.md"].map(|name| root().join(name)));
     found.sort();
@@ -26,13 +26,13 @@ fn documents() -> Vec<(String, String)> {
     named.collect()
 }
 
-fn markdown_below(directory: &Path, found: &mut Vec<PathBuf>) {
+fn below(directory: &Path, extension: &str, found: &mut Vec<PathBuf>) {
     let Ok(entries) = fs::read_dir(directory) else { return };
     for entry in entries {
         let path = entry.unwrap().path();
         if path.is_dir() && path.file_name().is_some_and(|name| name != "target") {
-            markdown_below(&path, found);
-        } else if path.extension().is_some_and(|has| has == "md") {
+            below(&path, extension, found);
+        } else if path.extension().is_some_and(|has| has == extension) {
             found.push(path);
         }
     }
@@ -251,4 +251,86 @@ fn the_guide_is_short() {
         guide.map(|(name, text)| (text.split_whitespace().count(), name.as_str())).collect();
     let sum: usize = words.iter().map(|(count, _)| count).sum();
     assert!(sum <= GUIDE_WORDS_MAX, "the guide has {sum} words: {words:?}");
+}
+
+/// The texts in quotes of a source file before its tests, each with its line; placeholders are left out.
+fn literals(source: &str) -> Vec<(usize, String)> {
+    let source = source.split("#[cfg(test)]").next().unwrap();
+    let (mut found, mut line) = (Vec::new(), 1);
+    let mut letters = source.chars().peekable();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '\n' => line += 1,
+            '/' if letters.peek() == Some(&'/') => {
+                while letters.next_if(|letter| *letter != '\n').is_some() {}
+            }
+            // A quote in quotes, as '"', is no beginning of a text.
+            '\'' => {
+                let escaped = letters.next_if_eq(&'\\').is_some();
+                if letters.next_if_eq(&'"').is_some() || escaped {
+                    letters.next();
+                }
+            }
+            '"' => {
+                let (begin, mut text, mut depth) = (line, String::new(), 0);
+                while let Some(letter) = letters.next_if(|letter| *letter != '"') {
+                    match letter {
+                        '\\' => {
+                            line += usize::from(letters.next() == Some('\n'));
+                            text.push(' ');
+                        }
+                        '\n' => line += 1,
+                        '{' => depth += 1,
+                        '}' => depth -= 1,
+                        _ if depth == 0 => text.push(letter),
+                        _ => {}
+                    }
+                }
+                letters.next();
+                found.push((begin, text));
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+#[test]
+fn literals_are_found_with_their_lines() {
+    let source =
+        "// \"no\"\nlet a = '\"';\nlet b = format!(\"one {block} \\\n  two\");\nlet c = \"three\";";
+    let found: Vec<_> = literals(source);
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert_eq!(
+        (found[0].0, found[0].1.split_whitespace().collect::<Vec<_>>()),
+        (3, vec!["one", "two"])
+    );
+    assert_eq!(found[1], (5, "three".into()));
+}
+
+/// What a user reads comes from texts in the source; what is said most often keeps to the words of the guide.
+#[test]
+fn messages_use_no_rejected_phrase() {
+    let phrases = phrases();
+    let (mut found, mut tried) = (Vec::new(), 0);
+    let mut sources = Vec::new();
+    below(&root().join("kurabe"), "rs", &mut sources);
+    for path in sources {
+        let name = path.strip_prefix(root()).unwrap().display().to_string();
+        if !name.starts_with("kurabe/") || name.contains("tests") {
+            continue;
+        }
+        let is_said_often = ["lab/src/analysis", "command/src/presentation"];
+        let guide = is_said_often.iter().any(|part| name.contains(part));
+        for (line, text) in literals(&fs::read_to_string(&path).unwrap()) {
+            // A single word is a name.
+            if text.trim().contains(' ') {
+                tried += 1;
+                let place = format!("{name}:{line}");
+                found.extend(rejected(&place, &text, guide, &phrases));
+            }
+        }
+    }
+    assert!(tried > 1000, "{tried}");
+    assert!(found.is_empty(), "see docs/phrases.txt:\n{}", found.join("\n"));
 }

@@ -529,7 +529,7 @@ fn a_plan_is_told_for_every_load_and_nothing_is_touched() {
         (&["--objects", "p.obj"][..], "peak live bytes"),
         (&["--tree", "synthetic:50"], "directories and links"),
         (&["--fio", "rw=read size=1m"], "laid out first        1048576 bytes (1M)"),
-        (&["--fio-matrix", "--size", "16M"], "81, each 3 s: 243 s a trial"),
+        (&["--fio-matrix", "--size", "16M"], "81, 3 s each: 243 s per run"),
         (&["--dbench", "1", "--time", "10s"], "warm-up               2 s"),
         (&["--bonnie", "--size", "16M"], "16384 empty files"),
     ] {

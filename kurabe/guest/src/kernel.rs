@@ -79,7 +79,7 @@ impl Kernel {
         known.sort_by(|one, other| by_version(other, one));
         let known: Vec<String> = known.iter().map(|version| format!("linux-{version}")).collect();
         Error::Refused(if known.is_empty() {
-            format!("{self}: the package source has no kernel; 'apt-get update' reads it anew")
+            format!("{self}: the package source has no kernel; 'apt-get update' reads it again")
         } else {
             format!("{self}: there is no such kernel; there are {}", known.join(", "))
         })

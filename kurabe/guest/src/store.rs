@@ -141,7 +141,7 @@ impl Store {
         }
         if !is_unchanged {
             say(&format!(
-                "{kernel}: this machine's programs have changed, so the guest is built anew"
+                "{kernel}: this machine's programs have changed, so the guest is built again"
             ));
         }
         let contents = packed::contents(needs)?;

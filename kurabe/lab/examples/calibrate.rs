@@ -402,7 +402,7 @@ fn within(studies: usize) {
         });
         row(&contenders.to_string(), &cells);
     }
-    println!("\n### False at any look, %: so many blocks fixed, then each until 20 (noise 5 %)\n");
+    println!("\n### False at any look, %: N blocks fixed, then each until 20 (noise 5 %)\n");
     header("fixed blocks", &["false".to_string()]);
     for fixed in [5, 10] {
         let mut laboratory = Laboratory::new(SEED);

@@ -277,7 +277,7 @@ impl<'a> Result<'a> {
             return lost;
         }
         let judgement = match condition {
-            Condition::Check { .. } => unreachable!("a check was judged above"),
+            Condition::Check { .. } => unreachable!("a check was decided above"),
             Condition::Ratio { label, operator, bound, cells } => {
                 let is_met = |ratio: f64| operator.is_met(ratio, *bound);
                 match cells {

@@ -208,7 +208,10 @@ impl Plan {
             return Err("the plan has no contender or no workload".into());
         }
         if study.baseline >= study.contenders.len() {
-            return Err(format!("the baseline is contender {}, which is none", study.baseline));
+            return Err(format!(
+                "the baseline is contender {}, which does not exist",
+                study.baseline
+            ));
         }
         self.stop_rule.check().map_err(|error| format!("the stop rule: {error}"))?;
         ComparisonOptions { same_within: study.same_within, ..Default::default() }

@@ -408,7 +408,7 @@ impl StudyText {
                 Some("") => return Err(error("output", "is empty; name a file or use 'null'")),
                 Some(other) => {
                     let problem = format!(
-                        "'{other}' is none of null, pipe and inherit; a file is named on the command line alone: --output FILE"
+                        "'{other}' is not null, pipe or inherit; a file can only be named on the command line: --output FILE"
                     );
                     return Err(error("output", problem));
                 }
@@ -658,7 +658,7 @@ impl StudyText {
         if self.workloads.is_empty() {
             return Err(error(
                 "workload",
-                "there is none; give a command after '--', or a [[workload]]",
+                "is missing; give a command after '--', or a [[workload]]",
             ));
         }
         let mut workloads: Vec<Workload> = Vec::new();

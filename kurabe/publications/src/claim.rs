@@ -100,7 +100,7 @@ pub fn read_claim(value: &Value, field: &str, known: Option<&Known<'_>>) -> Resu
 fn of_earlier(value: &Value) -> Claim {
     let text = |key: &str| value.get(key).and_then(Value::as_str).map(String::from);
     let rule = text("rule").map(|rule| {
-        format!("an earlier version wrote this result and judged by a rule of its own, '{rule}'")
+        format!("an earlier version wrote this result and used a rule of its own, '{rule}'")
     });
     Claim {
         text: text("text").unwrap_or_default(),

@@ -158,7 +158,7 @@ fn read_with(study: &Study, known: Option<&Known<'_>>) -> Result<Publication, Er
 }
 
 /// The heading of everything that concerns a publication.
-const HEADING: &str = "Beside the published figures";
+const HEADING: &str = "Next to the published figures";
 
 /// What a result says of its publication: conclusions, then tables with their pictures. Empty for a
 /// study without one.

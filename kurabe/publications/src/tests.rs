@@ -177,7 +177,7 @@ fn conclusions_are_judged_and_told_with_their_numbers() {
     assert_eq!(words(tables_of(&blocks)[0]), expected);
     let text = markdown(&blocks);
     for part in [
-        "## Beside the published figures",
+        "## Next to the published figures",
         "A publication of 1999",
         "cost of btrfs by time: 3.00",
         "- Note: as it was",

@@ -80,7 +80,7 @@ fn main() {
         true
     });
     if with_histograms {
-        println!("histograms of {} bytes beside each record", log.len());
+        println!("histograms of {} bytes next to each record", log.len());
     }
     let begun = Instant::now();
     let source = Source::read(&made.directory()).expect("it was just written");

@@ -79,7 +79,7 @@ pub fn blocks(workload: &WorkloadAnalysis) -> Vec<Block> {
 }
 
 /// What the bound of a check that held is.
-const BOUND_EXPLAINED: &str = "At most: the largest share of violations that zero in so many independent tries leaves possible, with 95 % confidence (1 - 0.05^(1/n), about 3/n).";
+const BOUND_EXPLAINED: &str = "At most: the largest share of violations that is possible when N independent tries found none, with 95 % confidence (1 - 0.05^(1/N), about 3/N).";
 
 /// Who lost data under a load and is not ranked, a sentence each.
 pub fn lost(workload: &WorkloadAnalysis) -> Vec<String> {

@@ -421,7 +421,7 @@ impl Trial<'_> {
             if self.is_mounted_as_recorded(instance) {
                 instance.mount_anew(tools)?;
             } else {
-                tools.note("not mounted anew before the run: the setup changed the mount");
+                tools.note("not remounted before the run: the setup changed the mount");
             }
         }
         // Only now: a mount begins work in the background too.

@@ -119,7 +119,7 @@ pub fn give_back(path: &Path, done: &mut Vec<String>) -> Result<Option<String>, 
         path.is_absolute() && name.as_encoded_bytes().starts_with(NAME_PREFIX.as_bytes())
     });
     if !is_ours {
-        return problem("its name is none of kurabe's; left alone");
+        return problem("its name is not one of kurabe's; left alone");
     }
     let flags = (OFlags::DIRECTORY | OFlags::NOFOLLOW).bits() as i32;
     let opened = match File::options().read(true).custom_flags(flags).open(path) {

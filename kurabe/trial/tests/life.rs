@@ -540,7 +540,7 @@ fn a_mount_anew_has_the_same_options_and_waits_for_nobody_for_long() {
             assert_eq!(live.tools.notes(), [""; 0]);
             live.instance.mount_anew(&mut live.tools).unwrap();
             let notes = live.tools.notes().join("\n");
-            assert!(notes.contains("not mounted anew before the run: it is in use"), "{notes}");
+            assert!(notes.contains("not remounted before the run: it is in use"), "{notes}");
             assert_eq!(mount_line(&point), line, "{text}");
             drop(held);
             live.end();
@@ -558,7 +558,7 @@ fn a_layer_that_somebody_uses_stays_mounted() {
         let held = fs::File::open(point.join("file")).unwrap();
         live.instance.mount_anew(&mut live.tools).unwrap();
         let notes = live.tools.notes().join("\n");
-        assert!(notes.contains("not mounted anew before the run: it is in use"), "{notes}");
+        assert!(notes.contains("not remounted before the run: it is in use"), "{notes}");
         drop(held);
         live.instance.mount_anew(&mut live.tools).unwrap();
         assert_eq!(fs::read(point.join("file")).unwrap(), b"x");

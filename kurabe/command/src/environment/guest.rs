@@ -141,7 +141,7 @@ impl Guests {
         let mut heard = Heard::new();
         let mut timed_out = None;
         let place = place_of(spec);
-        let device = self.host.device().expect("a guest's disk stands on a device");
+        let device = self.host.device().expect("a guest's disk is on a device");
         let images = self.images.as_ref().expect("they are there once it is prepared");
         let image = images.image(place);
         // Held until the guest is gone: it takes nothing exclusively, and so nobody else can make

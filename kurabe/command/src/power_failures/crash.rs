@@ -155,7 +155,7 @@ fn carry_out(
         let (outcome, checks) = laboratory.carry_out(spec, &data);
         let text = match &outcome {
             Ok(report) => report_text(&contender.label, report, &mut cases, directory.path()),
-            Err(message) => format!("{}: could not be judged: {message}\n", contender.label),
+            Err(message) => format!("{}: could not be checked: {message}\n", contender.label),
         };
         terminal::print(&text);
         result.contenders.push(Judged { contender: contender.clone(), outcome, checks });

@@ -180,7 +180,7 @@ pub fn document(path: &Path) -> Result<Vec<Block>, Failure> {
         let label = &judged.contender.label;
         let text = match &judged.outcome {
             Ok(report) => report_text(label, report, &mut cases, path),
-            Err(message) => format!("{label}: could not be judged: {message}\n"),
+            Err(message) => format!("{label}: could not be checked: {message}\n"),
         };
         blocks.push(Block::heading(2, format!("contender-{}", number + 1), label.clone()));
         blocks.push(Block::Code(text.trim_end().into()));
@@ -190,8 +190,8 @@ pub fn document(path: &Path) -> Result<Vec<Block>, Failure> {
 
 fn asked_text(result: &CrashResult) -> String {
     let asked = match &result.asked {
-        Asked::Check(check) => format!("judged by the check '{check}'"),
-        Asked::OwnLoad { load, .. } => format!("judged by kurabe's own {}", load.kind),
+        Asked::Check(check) => format!("checked by '{check}'"),
+        Asked::OwnLoad { load, .. } => format!("checked by kurabe's own {}", load.kind),
     };
     let size = lab::quantity::size_text(result.size_bytes);
     format!("A disk of {size} in memory, {asked}; seed {}.", result.seed)
@@ -224,7 +224,7 @@ fn verdicts(result: &CrashResult) -> Block {
                 vec![label, Cell::toned(word, tone), why.into()]
             }
             Err(message) => {
-                let word = Cell::toned("not judged", Tone::Uncertain);
+                let word = Cell::toned("not checked", Tone::Uncertain);
                 let first = message.lines().next().unwrap_or_default();
                 vec![label, word, first.to_string().into()]
             }

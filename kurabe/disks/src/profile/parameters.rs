@@ -57,7 +57,7 @@ pub static HARD: &[Parameter] = &[
     of("queue_depth", 1.0, 1024.0, "commands that the disk chooses from"),
     of("age_limit_ms", 1.0, 60_000.0, "ms after which the oldest command is next"),
     of("read_ahead_mib", 0.0, 1024.0, "MiB that are read on behind a read"),
-    of("write_cache_mib", 0.0, 4096.0, "MiB of the write cache; 0 is none"),
+    of("write_cache_mib", 0.0, 4096.0, "MiB of the write cache; 0 for no cache"),
     of("destage_start", 0.0, 1.0, "share of the cache from which on it is written out"),
     of("destage_stop", 0.0, 1.0, "share of the cache down to which it is"),
     of("destage_mib", 0.01, 1024.0, "MiB that are written out at a time at most"),
@@ -74,7 +74,7 @@ pub static HARD: &[Parameter] = &[
         "shingle_band_mib",
         0.0,
         4096.0,
-        "MiB of a band that can only be written in order; 0 is none",
+        "MiB of a band that can only be written in order; 0 for no bands",
     ),
     of("shingle_cache_gib", 0.0, 1024.0, "GiB of ordinary tracks for other writes"),
 ];

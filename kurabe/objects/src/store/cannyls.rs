@@ -378,8 +378,8 @@ struct Memory {
 impl Memory {
     fn whole(device: &Device, options: &StoreOptions) -> Memory {
         // Blocks as large as the store's, so that CannyLS aligns its own buffers to them.
-        let block_size = block_size(options.block_size_bytes)
-            .expect("the block size was refused before if it is none");
+        let block_size =
+            block_size(options.block_size_bytes).expect("a wrong block size was refused before");
         let device = Arc::clone(&device.memory);
         let length = device.len().min(options.capacity_bytes.unwrap_or(u64::MAX));
         let length = block_size.floor_align(length);

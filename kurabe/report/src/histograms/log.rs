@@ -111,7 +111,7 @@ impl LogReader {
             };
             let name = &operation_of_tag(interval.tag().map_or("", |tag| tag.as_str()));
             if name == OVERALL_OPERATION {
-                return Err(format!("'{name}' stands for all kinds and is none of them"));
+                return Err(format!("'{name}' means all kinds and cannot be the name of one"));
             }
             let known = self.kinds.iter().position(|kind| kind.name == *name);
             if known.is_none() && self.kinds.len() == KINDS_MAX {

@@ -200,7 +200,7 @@ impl Trial<'_> {
         }
         // A setup that changed the mount (`mount -o remount`) is to find it as it left it.
         if !self.is_mounted_as_recorded(instance) {
-            let why = "not mounted anew before the run: the setup changed the mount";
+            let why = "not remounted before the run: the setup changed the mount";
             if self.record.caches_kept.is_none() {
                 tools.note(why);
                 self.record.caches_kept = Some("the setup changed the mount".into());

@@ -426,7 +426,7 @@ pub fn unmount_unless_used(point: &Path, tools: &mut Toolbox) -> Result<bool, Fa
     let is_unmounted = unmount_within(ANEW_WAIT_MAX, point, tools)?;
     if !is_unmounted {
         let users = users_text(point, tools);
-        tools.note(format!("not mounted anew before the run: it is in use{users}"));
+        tools.note(format!("not remounted before the run: it is in use{users}"));
     }
     Ok(is_unmounted)
 }
