@@ -537,6 +537,8 @@ fn bad_input_is_refused_and_names_the_place() {
     refused(&["dir:/tmp", "--check", "true", "--", "true"], "cannot be recorded");
     refused(&["tmpfs", "--check", "true", "--", "true"], "in memory alone");
     refused(&["raw", "--check", "true", "--", "true"], "runs its workload in a directory");
+    let of_store = ["lump over ext4", "--check", "true", "--", "true"];
+    refused(&of_store, "does not run on the store 'lump'");
     refused(&["ext4", "ext4", "--check", "true", "--", "true"], "label is there twice");
     refused(&["ext4", "--size", "3M", "--check", "true", "--", "true"], "--size");
     refused(&["--replay", "nowhere"], "RESULT:CASE");

@@ -428,6 +428,11 @@ pub fn contenders(texts: &[String]) -> Result<Vec<Contender>, Failure> {
                 "'kurabe crash' runs its workload on this machine; leave 'on' out".into(),
             ));
         }
+        if let Some(store) = &contender.store {
+            return Err(refused(format!(
+                "the workload of 'kurabe crash' is a command, which does not run on the store '{store}'; leave '{store} over' out, or try it with kurabe compare --objects FILE --durability"
+            )));
+        }
         if contender.aged.is_some() {
             return Err(refused(
                 "power failures are simulated on new file systems; leave 'aged' out".into(),
