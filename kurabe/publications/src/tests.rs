@@ -309,7 +309,7 @@ fn a_result_of_an_earlier_version_shows_its_tables_and_names_its_conclusions() {
     assert_eq!(rows[0], ["time", "117.62", "194.82", "-"]);
     assert!(rows[1][2].starts_with("2.000 ("), "{rows:?}");
     assert_eq!(words(tables_of(&blocks)[0]), [["not tested", "“xfs is the slowest”"]]);
-    assert!(markdown(&blocks).contains("by a rule of its own, 'slowest'"));
+    assert!(markdown(&blocks).contains("used a rule of its own, 'slowest'"));
     // What is damaged is said, and nothing panics.
     plan.study.published[0]["rows"] = serde_json::json!([3]);
     let damaged = markdown(&section(&plan, &records, &analysis));

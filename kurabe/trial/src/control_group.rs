@@ -289,7 +289,7 @@ mod tests {
         assert!(refused.contains("no control group"), "{refused}");
         assert!(precious.exists());
         let refused = give_back(Path::new("/sys/fs/cgroup"), &mut done).unwrap_err();
-        assert!(refused.contains("none of kurabe's"), "{refused}");
+        assert!(refused.contains("not one of kurabe's"), "{refused}");
         assert_eq!(give_back(&home.path().join("kurabe-gone"), &mut done), Ok(None));
         assert!(done.is_empty());
     }

@@ -78,7 +78,7 @@ fn what_names_another_device_or_file_is_refused() {
         ("ext4 @ X-mount.idmap=/proc/1/ns/user", "X-mount.idmap=/proc/1/ns/user"),
     ] {
         let error = parse(text).expect_err(text);
-        assert!(error.contains(&format!("'{word}' can name something else")), "{error}");
+        assert!(error.contains(&format!("'{word}' can name something other")), "{error}");
     }
 }
 
@@ -105,7 +105,7 @@ fn a_contender_that_was_read_from_a_file_is_checked_where_it_is_made() {
     assert_eq!(of(&contender).unwrap().name, "ext4");
     contender.layers[0].options = vec!["-d".into(), "etc".into()];
     let refused = of(&contender).err().unwrap();
-    assert!(refused.contains("'etc' can name something else"), "{refused}");
+    assert!(refused.contains("'etc' can name something other"), "{refused}");
     contender.layers[0] = lab::contender::Layer::named("ext5");
     assert_eq!(of(&contender).err().unwrap(), "this kurabe knows no file system 'ext5'");
 }
@@ -137,7 +137,7 @@ fn a_file_system_is_added_by_its_description() {
     let parse = |text: &str| Contender::parse(text, &known).map_err(|error| error.to_string());
     assert_eq!(parse("cardfs -q -b 4096 @ noatime").unwrap().file_system(), "cardfs");
     for text in ["cardfs -qj x", "cardfs -q /dev/sdb", "cardfs @ loop"] {
-        assert!(parse(text).unwrap_err().contains("can name something else"), "{text}");
+        assert!(parse(text).unwrap_err().contains("can name something other"), "{text}");
     }
     let said = parse("cradfs").unwrap_err();
     assert!(said.ends_with("did you mean 'cardfs'?"), "{said}");

@@ -124,7 +124,7 @@ fn what_is_packed_is_unpacked_whatever_its_size() {
 fn no_kind_takes_the_name_of_all_of_them() {
     let text = line(&plain(&[19, 2], 2, 1, 4095)).replace("put", OVERALL_OPERATION);
     let problem = parse(text.as_bytes()).unwrap_err();
-    assert!(problem.contains("stands for all kinds"), "{problem}");
+    assert!(problem.contains("means all kinds"), "{problem}");
 }
 
 #[test]
