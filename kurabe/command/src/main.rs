@@ -13,6 +13,7 @@ mod reporting;
 mod request;
 mod runner;
 mod session;
+mod shards;
 mod terminal;
 
 use std::path::Path;
@@ -54,9 +55,12 @@ fn main() -> ExitCode {
         Action::Load => return trial::workload::main(),
         Action::Serve { point } => return trial::device::served::main(&point),
         Action::Compare(args) => prepare::compare(&args),
+        Action::Run(args) if shards::is_one(&args) => shards::run(&args),
         Action::Run(args) => prepare::run_file(&args),
         Action::Studies { name } => machine::studies(name.as_deref()),
         Action::Resume(args) => prepare::resume(&args),
+        Action::Shard(args) => shards::shard(&args),
+        Action::Merge(args) => shards::merge(&args),
         Action::Report(args) => reporting::report(&args),
         Action::History(args) => history::history(&args),
         Action::Crash(args) => crash::crash(&args),

@@ -17,7 +17,7 @@ use crate::power_failures::crash;
 use crate::presentation::page::{page, publication};
 use crate::presentation::{Presentation, check_target};
 use crate::request::flags::ReportArgs;
-use crate::terminal;
+use crate::{shards, terminal};
 
 /// `kurabe report`.
 pub fn report(args: &ReportArgs) -> Result<u8, Failure> {
@@ -30,6 +30,9 @@ pub fn report(args: &ReportArgs) -> Result<u8, Failure> {
     };
     if directory.join(crash::RESULT_FILE).is_file() {
         return of_power_cuts(directory, args, &presentation);
+    }
+    if directory.join(shards::MERGED_FILE).is_file() {
+        return of_shards(directory, args, &presentation);
     }
     let mut source = read(directory)?;
     judge(&mut source, &args.gate)?;
@@ -82,6 +85,28 @@ fn of_power_cuts(
     let blocks = crash::document(directory)?;
     if let Some(path) = &args.html {
         let page = report::page::of_blocks("power failures", &blocks);
+        write(path, page.as_bytes()).map_err(Failure::broken)?;
+    }
+    terminal::show(&document::terminal(&blocks, presentation.look.colour));
+    Ok(exit::OK)
+}
+
+/// The report of a merged result.
+fn of_shards(
+    directory: &Path,
+    args: &ReportArgs,
+    presentation: &Presentation,
+) -> Result<u8, Failure> {
+    if presentation.exports.any() || !args.gate.is_empty() || args.svg.is_some() {
+        return Err(Failure::refused(format!(
+            "{}: is a merged result, whose costs are in its {}; leave out the exports, --gate and --svg, or name one of its shards",
+            directory.display(),
+            shards::MERGED_FILE
+        )));
+    }
+    let (name, blocks) = shards::report(directory)?;
+    if let Some(path) = &args.html {
+        let page = report::page::of_blocks(&name, &report::machines::page(&name, &blocks));
         write(path, page.as_bytes()).map_err(Failure::broken)?;
     }
     terminal::show(&document::terminal(&blocks, presentation.look.colour));

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::condition;
 use crate::record::Record;
 use crate::spec::{Device, SCHEMA_VERSION, SideBySide, TrialSpec};
-use crate::statistics::{ComparisonOptions, StopRule};
+use crate::statistics::{BLOCKS_MIN_FOR_INTERVAL, ComparisonOptions, StopRule};
 use crate::study::Study;
 
 /// A study with its seed, its stop rule and the order of its trials.
@@ -33,6 +33,20 @@ pub struct Plan {
     /// turns; under the others they come one at a time, as in all plans that name none.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub side_by_side: BTreeSet<String>,
+    /// Which share of a study on several machines this is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shard: Option<Shard>,
+}
+
+/// A share of a study.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shard {
+    /// Its number, from 1.
+    pub number: u32,
+    /// How many there are.
+    pub of: u32,
+    /// Seed of the whole study, from which that of each share was drawn.
+    pub seed: u64,
 }
 
 /// One trial of every contender under every workload, in random order.
@@ -72,9 +86,24 @@ impl Plan {
             stop_rule,
             blocks: Vec::new(),
             side_by_side: BTreeSet::new(),
+            shard: None,
         };
         plan.append(numbers);
         plan
+    }
+
+    /// Divides the rounds of a study into `of` shares, each a plan of its own with a seed of its own. A
+    /// share has a fixed number of rounds, rounded up, and never fewer than tell a cost from noise.
+    pub fn shards(mut study: Study, seed: u64, of: u32) -> Vec<Plan> {
+        let rounds = study.blocks_max.div_ceil(of).max(BLOCKS_MIN_FOR_INTERVAL as u32);
+        (study.blocks_min, study.blocks_max) = (rounds, rounds);
+        let mut random = ChaCha8Rng::seed_from_u64(seed);
+        let shards = (1..=of).map(|number| Shard { number, of, seed });
+        let plans = shards.map(|shard| Plan {
+            shard: Some(shard),
+            ..Plan::new(study.clone(), u64::from(random.next_u32()))
+        });
+        plans.collect()
     }
 
     /// Lets the study go on for `more` counted blocks after those that the records reach, whatever
@@ -212,6 +241,11 @@ impl Plan {
                 "the baseline is contender {}, which does not exist",
                 study.baseline
             ));
+        }
+        if let Some(Shard { number, of, .. }) = self.shard
+            && !(1..=of).contains(&number)
+        {
+            return Err(format!("it is shard {number} of {of}"));
         }
         self.stop_rule.check().map_err(|error| format!("the stop rule: {error}"))?;
         ComparisonOptions { same_within: study.same_within, ..Default::default() }
@@ -447,6 +481,22 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn shards_have_all_rounds_between_them_and_seeds_of_their_own() {
+        let shards = Plan::shards(study(), 7, 2);
+        assert_eq!(shards, Plan::shards(study(), 7, 2));
+        let (first, second) = (&shards[0], &shards[1]);
+        assert_eq!((first.study.blocks_min, first.study.blocks_max), (4, 4));
+        assert_eq!(second.shard, Some(Shard { number: 2, of: 2, seed: 7 }));
+        assert!(first.seed != second.seed && first.blocks != second.blocks);
+        assert!(shards.iter().all(|shard| shard.check() == Ok(()) && shard.stop_rule.fixed));
+        // A share of one round tells nothing.
+        assert_eq!(Plan::shards(study(), 7, 20)[19].study.blocks_max, 3);
+        let mut far = first.clone();
+        far.shard = Some(Shard { number: 3, of: 2, seed: 7 });
+        assert!(far.check().unwrap_err().contains("shard 3 of 2"));
     }
 
     #[test]

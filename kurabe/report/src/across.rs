@@ -235,7 +235,12 @@ fn contenders(
 
 /// The facts that are not the same in all results, or not in all sessions of one.
 fn differences(sources: &[Source], names: &[String]) -> Table {
-    let facts_of = |source| facts(&sessions(source));
+    facts_that_differ(&sources.iter().collect::<Vec<_>>(), names)
+}
+
+/// The same of results that are named one by one.
+pub(crate) fn facts_that_differ(sources: &[&Source], names: &[String]) -> Table {
+    let facts_of = |source: &&Source| facts(&sessions(source));
     let facts: Vec<Vec<Fact>> = sources.iter().map(facts_of).collect();
     let heads = std::iter::once("fact".to_string()).chain(names.iter().cloned());
     let mut table = Table { heads: heads.collect(), rows: Vec::new() };

@@ -16,6 +16,7 @@ pub mod export;
 pub mod heat;
 pub mod histograms;
 pub mod html;
+pub mod machines;
 mod overview;
 pub mod page;
 pub mod profile;

@@ -18,6 +18,9 @@ use crate::tool::Toolbox;
 pub struct Machine {
     /// Version of kurabe.
     pub kurabe_version: String,
+    /// Tells this machine from others without naming it: a hash of its host name and identifier.
+    #[serde(default)]
+    pub identity: Option<String>,
     /// Kernel release and version, as `uname -rv` prints them.
     pub kernel: String,
     /// Instruction set.
@@ -61,6 +64,10 @@ impl Machine {
         };
         Machine {
             kurabe_version: env!("CARGO_PKG_VERSION").into(),
+            identity: Some(identity(
+                &name.nodename().to_string_lossy(),
+                &text("/etc/machine-id").unwrap_or_default(),
+            )),
             kernel: format!(
                 "{} {}",
                 name.release().to_string_lossy(),
@@ -84,6 +91,15 @@ impl Machine {
             root: rustix::process::geteuid().is_root(),
         }
     }
+}
+
+/// A hash (FNV-1a, 64 bits) of what names a machine.
+fn identity(host: &str, machine: &str) -> String {
+    let bytes = host.bytes().chain([0]).chain(machine.bytes());
+    let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    format!("{hash:016x}")
 }
 
 /// The first line that says a version when a tool is asked for it by `argument`.

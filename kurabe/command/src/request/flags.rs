@@ -48,6 +48,10 @@ pub enum Action {
     },
     /// Continue an interrupted study, with the same plan.
     Resume(ResumeArgs),
+    /// Divide a study into shards, which several machines run, each as 'kurabe run SHARD'.
+    Shard(Box<ShardArgs>),
+    /// Join the results of shards: what contenders cost on machines like these.
+    Merge(MergeArgs),
     /// Show a result again (tables, HTML page, pictures), or compare several results.
     Report(ReportArgs),
     /// Show the results of one study over time: what changed on the machine, and where the level changed.
@@ -618,8 +622,8 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = RUN_EXAMPLES)]
 pub struct RunArgs {
-    /// A study file (docs/reference/study-file.md), or the name of a bundled study (kurabe studies). If
-    /// both exist, the file is used.
+    /// A study file (docs/reference/study-file.md), the name of a bundled study (kurabe studies), or a
+    /// shard of one (kurabe shard). If a file and a bundled study have the name, the file is used.
     #[arg(value_name = "STUDY")]
     pub study_file: PathBuf,
     /// Use the study's quick profile. This is the default for bundled studies without --full, --scale
@@ -642,6 +646,56 @@ pub struct RunArgs {
     /// What to print in the place of a run.
     #[command(flatten)]
     pub print: PrintArgs,
+}
+
+impl RunArgs {
+    /// A flag that changes the study, or asks for something in the place of a run, where one was given.
+    pub fn changes(&self) -> Option<String> {
+        let study = serde_json::to_value(&self.study).expect("flags have a JSON form");
+        let is_given = |(_, value): &(&String, &serde_json::Value)| {
+            ![serde_json::Value::Null, false.into(), serde_json::json!([])].contains(value)
+        };
+        let in_study = study.as_object().and_then(|all| all.iter().find(is_given));
+        let others = [
+            (self.quick, "--quick"),
+            (self.full, "--full"),
+            (self.scale.is_some(), "--scale"),
+            (self.study.side_by_side, "--side-by-side"),
+            (self.study.one_at_a_time, "--one-at-a-time"),
+            (self.study.show_output, "--show-output"),
+            (self.study.output.is_some(), "--output"),
+            (self.present.out.is_some(), "--out"),
+            (self.print.print_study, "--print-study"),
+            (self.print.print_plan, "--print-plan"),
+        ];
+        let found = others.into_iter().find(|(given, _)| *given).map(|(_, flag)| flag.into());
+        found.or_else(|| in_study.map(|(name, _)| format!("--{}", name.replace('_', "-"))))
+    }
+}
+
+/// `kurabe shard`.
+#[derive(Debug, Args)]
+pub struct ShardArgs {
+    /// Number of shards. Each has an equal share of the study's rounds, and at least 3.
+    #[arg(long, value_name = "N", value_parser = whole::<u32>, allow_negative_numbers = true)]
+    pub shards: u32,
+    /// The study.
+    #[command(flatten)]
+    pub run: RunArgs,
+}
+
+/// `kurabe merge`.
+#[derive(Debug, Args)]
+pub struct MergeArgs {
+    /// The shards after they were run, as shell patterns name them: shards/*.
+    #[arg(required = true, value_name = "SHARD")]
+    pub shards: Vec<PathBuf>,
+    /// Directory of the merged result. [default: kurabe-results/NAME-merged-TIME]
+    #[arg(short, long, value_name = "DIR", help_heading = "Output")]
+    pub out: Option<PathBuf>,
+    /// Style of the terminal output. [default: auto]
+    #[arg(long, value_enum, value_name = "STYLE", help_heading = "Output")]
+    pub style: Option<Style>,
 }
 
 /// `kurabe resume`.

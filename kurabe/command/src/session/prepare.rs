@@ -109,8 +109,17 @@ fn print_plan(mut study: Study, destroy: Option<&str>) -> Result<u8, Failure> {
     Ok(exit::OK)
 }
 
-/// `kurabe run`.
+/// `kurabe run` of a study.
 pub fn run_file(args: &RunArgs) -> Result<u8, Failure> {
+    let (text, study, words) = study_of(args)?;
+    if !args.print.asked() && args.present.show.style != Some(Style::None) {
+        terminal::note(&words);
+    }
+    begin(&text, study, &args.study, &args.print, &args.present)
+}
+
+/// The study of a file, with what the flags change, and which one it is, in words.
+pub fn study_of(args: &RunArgs) -> Result<(StudyText, Study, String), Failure> {
     let source = studies::open(&args.study_file)?;
     let path = &source.path;
     let (mut text, whole) =
@@ -127,14 +136,11 @@ pub fn run_file(args: &RunArgs) -> Result<u8, Failure> {
     profile.fit_guests(&args.study, &resolved(&text)?, &mut text);
     let mut study = resolved(&text)?;
     study.reduced = profile.reduces(&whole, &study);
-    if !args.print.asked() && args.present.show.style != Some(Style::None) {
-        terminal::note(&profile.words);
-    }
-    begin(&text, study, &args.study, &args.print, &args.present)
+    Ok((text, study, profile.words))
 }
 
 /// The study file that equals what was asked, but for what is said on the command line alone.
-fn file_of(text: &StudyText) -> String {
+pub fn file_of(text: &StudyText) -> String {
     let file = study_file::print(text);
     match text.device.as_deref().filter(|device| device.starts_with('/')) {
         None => file,
@@ -164,9 +170,14 @@ pub fn resume(args: &ResumeArgs) -> Result<u8, Failure> {
     // What was planned is carried out, or refused.
     let study = Study { leave_out_missing: false, ..stored.plan.study.clone() };
     let mut environment = environment::of(&study)?;
-    environment.examine(&study, args.destroy.as_deref())?;
+    let examined = environment.examine(&study, args.destroy.as_deref())?;
     let spent_before = Duration::from_nanos(stored.spent_ns());
     let mut plan = stored.plan;
+    if plan.shard.is_some() && stored.facts.is_none() {
+        // It was divided where nobody knew this machine.
+        plan.side_by_side = examined.side_by_side;
+        writer.write_json(PLAN_FILE, &plan).map_err(Failure::broken)?;
+    }
     if let Some(more) = args.more {
         plan.go_on(&stored.records, more);
         writer.write_json(PLAN_FILE, &plan).map_err(Failure::broken)?;
@@ -222,6 +233,17 @@ fn commands(workload: &Workload) -> Vec<String> {
     lines
 }
 
+/// Leaves out what is missing here, reads the files that the study names, and refuses what cannot be
+/// carried out anywhere.
+pub fn settle(study: &mut Study) -> Result<(), Failure> {
+    if study.host().is_none() {
+        environment::leave_out_missing(study)?;
+    }
+    read_files(study)?;
+    check_gates(study)?;
+    durability::check_loads(study)
+}
+
 fn begin(
     text: &StudyText,
     mut study: Study,
@@ -241,12 +263,7 @@ fn begin(
     if let Some(file) = args.output_file() {
         study.output = Output::File(UserPath::typed(file));
     }
-    if study.host().is_none() {
-        environment::leave_out_missing(&mut study)?;
-    }
-    read_files(&mut study)?;
-    check_gates(&study)?;
-    durability::check_loads(&study)?;
+    settle(&mut study)?;
     let presentation = Presentation::new(&present.show, text.style.as_deref())?;
     let destroy = args.destroy.as_deref();
     device_request(&study, destroy)?;
