@@ -2,6 +2,7 @@
 
 pub mod crash;
 mod crash_result;
+pub mod crash_shards;
 mod crash_text;
 pub mod durability;
 pub mod promises;

@@ -19,6 +19,7 @@ use vocabulary::path::UserPath;
 use vocabulary::words::{counted, list};
 
 use crate::exit::{self, Failure};
+use crate::power_failures::crash_shards;
 use crate::presentation::Presentation;
 use crate::request::default_directory;
 use crate::request::flags::{MergeArgs, ResumeArgs, RunArgs, ShardArgs, ShowArgs};
@@ -105,22 +106,25 @@ pub fn shard(args: &ShardArgs) -> Result<u8, Failure> {
 
 /// Whether a directory is to be run: a shard, or a result by mistake.
 pub fn is_one(args: &RunArgs) -> bool {
-    args.study_file.join(PLAN_FILE).is_file()
+    args.study_file.join(PLAN_FILE).is_file() || crash_shards::is_one(&args.study_file)
 }
 
 /// `kurabe run SHARD`: begins it, or goes on with it, so that whoever starts it again loses nothing.
 pub fn run(args: &RunArgs) -> Result<u8, Failure> {
     let directory = &args.study_file;
     let shown = directory.display();
+    if let Some(flag) = args.changes() {
+        return Err(Failure::refused(format!(
+            "{flag}: a shard is run as it was divided; leave it out, or give it when you divide"
+        )));
+    }
+    if crash_shards::is_one(directory) {
+        return crash_shards::run(directory);
+    }
     let stored = StoredResult::read(directory).map_err(Failure::refused)?;
     if stored.plan.shard.is_none() {
         return Err(Failure::refused(format!(
             "{shown}: is a result and no shard; go on with it by 'kurabe resume {shown}'"
-        )));
-    }
-    if let Some(flag) = args.changes() {
-        return Err(Failure::refused(format!(
-            "{flag}: a shard is run as it was divided; leave it out, or give it to 'kurabe shard'"
         )));
     }
     prepare::resume(&ResumeArgs {
@@ -148,6 +152,10 @@ struct Joined {
 
 /// `kurabe merge`.
 pub fn merge(args: &MergeArgs) -> Result<u8, Failure> {
+    if crash_shards::is_one(&args.shards[0]) {
+        let out = args.out.clone().unwrap_or_else(|| default_directory("crash-merged"));
+        return crash_shards::merge(&args.shards, &out);
+    }
     let show = ShowArgs { style: args.style, ..ShowArgs::default() };
     let presentation = Presentation::new(&show, None)?;
     let mut found: Vec<(PathBuf, StoredResult)> = Vec::new();

@@ -548,3 +548,79 @@ fn bad_input_is_refused_and_names_the_place() {
     assert!(ack.stderr.contains("KURABE_ACK: is not set"), "{}", ack.stderr);
     site.expect_nothing_left();
 }
+
+/// Shards try the states that one run tries, between them, and find what it finds.
+#[test]
+fn shards_try_exactly_the_states_of_the_whole_and_their_cases_are_the_same() {
+    if !root() {
+        return;
+    }
+    let site = Site::new();
+    let flags =
+        ["--size", "64M", "--states", "40", "--seed", "1", "--shards", "3", "--out", "parts"];
+    let load = ["--setup", SETUP, "--check", CHECK, "--", LOAD];
+    let contenders = ["ext4", "nb: ext4 @ nobarrier"];
+    let ran = site.run(&[&["crash"], &contenders[..], &flags, &load].concat()).expect(0);
+    assert!(ran.stdout.contains("3 shards of 40 states"), "{}", ran.stdout);
+    // The same recording, whose states are all in one shard.
+    let parts = site.work().join("parts");
+    let whole = site.work().join("whole");
+    std::fs::create_dir(&whole).unwrap();
+    for name in ["recording-1.data", "recording-2.data"] {
+        std::fs::copy(parts.join("1").join(name), whole.join(name)).unwrap();
+    }
+    let text = std::fs::read_to_string(parts.join("1/crash.json")).unwrap();
+    let mut one: serde_json::Value = serde_json::from_str(&text).unwrap();
+    one["shard"]["of"] = 1.into();
+    std::fs::write(whole.join("crash.json"), one.to_string()).unwrap();
+    site.run(&["run", "whole"]).expect(0);
+
+    site.run(&["merge", "parts/1", "parts/2", "--out", "none"])
+        .expect(2)
+        .says(&["none of the shards has been tried"]);
+    // One is killed, and tried from the beginning.
+    let running = site.start(site.kurabe(&["run", "parts/2"]));
+    std::thread::sleep(std::time::Duration::from_millis(400));
+    signal(running.number(), Signal::KILL);
+    running.finish();
+    for shard in ["parts/1", "parts/2"] {
+        site.run(&["run", shard]).expect(0);
+    }
+    let part = site.run(&["merge", "parts/1", "parts/2", "parts/3", "--out", "part"]).expect(1);
+    assert!(part.stderr.contains("shard 3 has not been tried: kurabe run parts/3"));
+    site.run(&["run", "parts/3"]).expect(0);
+    site.run(&["run", "parts/3"]).expect(0).says(&["every state has been tried"]);
+    let merged = ["merge", "parts/2", "parts/3", "parts/1", "--out", "merged"];
+    let merged = site.run(&merged).expect(3);
+    assert!(merged.stdout.contains("nb: violated"), "{}", merged.stdout);
+    site.expect_nothing_left();
+
+    let of = |name: &str| -> serde_json::Value {
+        let text = std::fs::read_to_string(site.work().join(name).join("crash.json")).unwrap();
+        serde_json::from_str(&text).unwrap()
+    };
+    let (merged, whole) = (of("merged"), of("whole"));
+    for contender in 0..2 {
+        let report =
+            |result: &serde_json::Value| result["contenders"][contender]["outcome"]["Ok"].clone();
+        let (merged, whole) = (report(&merged), report(&whole));
+        for same in ["states", "control", "timeline"] {
+            assert_eq!(merged[same], whole[same], "{same} of contender {contender}");
+        }
+        let cases = |report: &serde_json::Value| -> Vec<(u64, serde_json::Value)> {
+            let cases = report["cases"].as_array().unwrap().iter();
+            cases.map(|case| (case["place"].as_u64().unwrap(), case["state"].clone())).collect()
+        };
+        assert_eq!(cases(&merged), cases(&whole));
+        assert_eq!(cases(&merged).is_empty(), contender == 0);
+    }
+    // A merged result is one like any other.
+    site.run(&["crash", "--replay", "merged:1"]).expect(3);
+    let report = site.run(&["report", "merged"]).expect(0);
+    assert!(report.stdout.contains("nb after a power failure"), "{}", report.stdout);
+    site.run(&["merge", "merged", "--out", "again"]).expect(2).says(&["is no shard"]);
+    site.run(&["merge", "parts/1", "parts/1", "--out", "again"])
+        .expect(2)
+        .says(&["is shard 1, as"]);
+    site.run(&["run", "merged"]).expect(2).says(&["is a result and no shard"]);
+}

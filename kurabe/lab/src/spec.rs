@@ -110,6 +110,9 @@ pub struct PowerCuts {
     pub replay: Option<serde_json::Value>,
     /// `/proc/PID/fd/N` of the runner's empty file for the disk of that state.
     pub image: Option<PathBuf>,
+    /// Which share of the work this is: the recording alone, or some states of one.
+    #[serde(default)]
+    pub share: Option<serde_json::Value>,
 }
 
 /// The trials of one block that live together.

@@ -13,6 +13,7 @@ mod judge;
 mod places;
 pub mod promises;
 mod recorded;
+mod share;
 
 use std::fs::File;
 use std::path::Path;
@@ -46,6 +47,7 @@ use judge::Acknowledged;
 pub use judge::{Finding, Found, Spent, Tally};
 use places::Places;
 use recorded::{copy_written, recording_bytes_max};
+pub use share::{Kept, Share};
 
 /// Name of the variable that tells `kurabe ack` where to write.
 pub const ACK_VARIABLE: &str = "KURABE_ACK";
@@ -111,11 +113,17 @@ pub struct CrashReport {
     pub spent: Spent,
     /// The recording without its bytes.
     pub log: Option<Log>,
+    /// What states are made of, where they are tried elsewhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept: Option<Kept>,
 }
 
 /// A failing state.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Case {
+    /// Its place among all states that were chosen.
+    #[serde(default)]
+    pub place: usize,
     /// The state with as little lost as possible; it was tried.
     pub state: State,
     /// What was found.
@@ -245,7 +253,9 @@ fn report(setting: Setting<'_>, emit: &mut dyn FnMut(&Event)) -> Result<CrashRep
         .open_writable(&setting.cuts.data, false)
         .map_err(|error| Failure::of(format!("the file for the recording: {error}")))?;
     let benches = vec![Bench::new(setting, 1, &data)?];
-    let mut trial = Trial { setting, emit, benches };
+    let share = setting.cuts.share.clone().map(serde_json::from_value).transpose();
+    let share = share.map_err(|error| Failure::of(format!("the share cannot be read: {error}")))?;
+    let mut trial = Trial { setting, emit, benches, share };
     let report = trial.whole(data);
     let cleared = trial.benches.iter().map(Bench::clear).fold(Ok(()), Result::and);
     let report = report?;
@@ -257,6 +267,8 @@ struct Trial<'a, 'e> {
     emit: &'e mut dyn FnMut(&Event),
     /// The first, on which the load runs, and once it has run as many as are used side by side.
     benches: Vec<Bench<'a>>,
+    /// Which share of the work this is; absent for all of it.
+    share: Option<Share>,
 }
 
 /// What was recorded, and from when to when the load ran.
@@ -278,7 +290,10 @@ impl Trial<'_, '_> {
                 .map_err(|error| Failure::of(format!("the state cannot be read: {error}")))?;
             return self.replay(&replay);
         }
-        let recorded = self.record(data)?;
+        let recorded = match &self.share {
+            Some(Share::States { kept, .. }) => kept.taken(&self.benches[0], data)?,
+            _ => self.record(data)?,
+        };
         let log = &recorded.recording.log;
         let within =
             |request: &&crash::Request| (recorded.from..=recorded.to).contains(&request.arrived);
@@ -301,6 +316,7 @@ impl Trial<'_, '_> {
             trying_ns: 0,
             spent: Spent::default(),
             log: Some(log.clone()),
+            kept: None,
         };
         if log.is_cut_short {
             report.notes.push(format!(
@@ -309,6 +325,11 @@ impl Trial<'_, '_> {
             ));
         }
         if report.refused.is_some() {
+            return Ok(report);
+        }
+        if let Some(Share::Recording) = self.share {
+            report.log = None;
+            report.kept = Some(Kept::of(&recorded));
             return Ok(report);
         }
         let begun = Instant::now();
@@ -486,11 +507,11 @@ impl Trial<'_, '_> {
             let options = StateOptions { from: *from, to: *to, count, seed: cuts.seed };
             States::new(recording.clone(), stale.clone(), flushes).choose(&options)
         };
-        let chosen = choose(Flushes::Kept, cuts.states);
-        let control = choose(ignored, cuts.control_states);
+        let chosen = self.own(choose(Flushes::Kept, cuts.states));
+        let control = self.own(choose(ignored, cuts.control_states));
         let of = chosen.len() + control.len();
-        let kept = chosen.iter().map(|state| (state, Flushes::Kept));
-        let tries: Vec<_> = kept.chain(control.iter().map(|state| (state, ignored))).collect();
+        let kept = chosen.iter().map(|(_, state)| (state, Flushes::Kept));
+        let tries: Vec<_> = kept.chain(control.iter().map(|(_, state)| (state, ignored))).collect();
         let say = |done| format!("{done} of {of} states");
         let mut found = self.each(&tries, say, |bench, (state, flushes)| {
             let acknowledged = Acknowledged::of(&recording.log, state.acknowledged);
@@ -499,14 +520,14 @@ impl Trial<'_, '_> {
         let at = |state: &State| since_begin(recorded, state.instant);
         report.timeline.tried = chosen.len() as u64;
         report.timeline.control_tried = control.len() as u64;
-        for (state, finding) in control.iter().zip(found.split_off(chosen.len())) {
+        for ((_, state), finding) in control.iter().zip(found.split_off(chosen.len())) {
             report.control.count(&finding);
             if finding.kind.is_violation() {
                 report.timeline.control_violated_ns.push(at(state));
             }
         }
         let mut failing = Vec::new();
-        for (state, finding) in chosen.into_iter().zip(found) {
+        for ((place, state), finding) in chosen.into_iter().zip(found) {
             report.states.count(&finding);
             if finding.kind.is_violation() {
                 report.timeline.violated_ns.push(at(&state));
@@ -514,12 +535,13 @@ impl Trial<'_, '_> {
             let is_first_fsck = finding.kind == Found::NeededFsck && report.states.needed_fsck == 1;
             if is_first_fsck || finding.kind.is_violation() && report.states.violated() <= CASES_MAX
             {
-                failing.push((state, finding));
+                failing.push((place, state, finding));
             }
         }
         let say = |done| format!("the writes that matter: {done} of {} states", failing.len());
-        report.cases = self.each(&failing, say, |bench, (state, finding)| {
-            reduced(bench, recorded, state.clone(), finding.clone())
+        report.cases = self.each(&failing, say, |bench, (place, state, finding)| {
+            let case = reduced(bench, recorded, state.clone(), finding.clone())?;
+            Ok(Case { place: *place, ..case })
         })?;
         Ok(())
     }
@@ -543,6 +565,8 @@ impl Trial<'_, '_> {
         let chosen = (0..count).map(|one| one / 2 * 2 * flushes.len() / count + one % 2);
         let chosen = chosen.filter_map(|number| Some((number, *flushes.get(number)?)));
         let chosen: Vec<(usize, &crash::Request)> = chosen.collect();
+        let chosen: Vec<_> = self.own(chosen).into_iter().map(|(_, flush)| flush).collect();
+        let count = chosen.len();
         let say = |done| format!("without a flush: {done} of {count}");
         let tried = self.each(&chosen, say, |bench, (number, flush)| {
             let without = Flushes::Without(flush.arrived);
@@ -591,6 +615,7 @@ impl Trial<'_, '_> {
         let mut tally = Tally::default();
         tally.count(&finding);
         let case = Case {
+            place: 0,
             state: replay.state.clone(),
             finding,
             last_acknowledgement: None,
@@ -614,6 +639,7 @@ impl Trial<'_, '_> {
             trying_ns: 0,
             spent: Spent::default(),
             log: None,
+            kept: None,
         })
     }
 
@@ -680,6 +706,7 @@ fn reduced(
         }
     });
     Ok(Case {
+        place: 0,
         lost: lost.collect(),
         finding,
         last_acknowledgement: last.map(|last| last.text.to_string()),

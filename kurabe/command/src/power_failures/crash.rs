@@ -24,6 +24,7 @@ use trust::{CONTENTS_MODE, Directory};
 
 pub use super::crash_result::RESULT_FILE;
 use super::crash_result::{Asked, CrashResult, Judged, Made, pasted, read, recording_file};
+use super::crash_shards;
 pub use super::crash_text::document;
 use super::crash_text::report_text;
 use crate::environment::processes::Processes;
@@ -86,6 +87,7 @@ fn record(args: &CrashArgs) -> Result<u8, Failure> {
         check_timeout_ns: time("--check-timeout", &args.check_timeout)?,
         contenders: Vec::new(),
         made: Some(Made::now()),
+        shard: None,
     };
     let cuts = PowerCuts {
         size_bytes: result.size_bytes,
@@ -99,11 +101,16 @@ fn record(args: &CrashArgs) -> Result<u8, Failure> {
         data: PathBuf::new(),
         replay: None,
         image: None,
+        share: None,
     };
     let setup = args.setup.as_ref().map(|line| shell(line));
     let timeout_ns = time("--timeout", &args.timeout)?;
     let workload = workload(Load::of_command(command), setup, Some(check));
     let spec = spec(contenders[0].clone(), cuts, workload, timeout_ns);
+    if let Some(of) = args.shards {
+        let name = args.out.clone().unwrap_or_else(|| default_directory("crash"));
+        return crash_shards::divide(&contenders, &spec, result, of, &name);
+    }
     let mut laboratory = Laboratory::open()?;
     let path = args.out.clone().unwrap_or_else(|| default_directory("crash"));
     let directory = Directory::open_or_make(&path, 0o755)
@@ -189,6 +196,7 @@ pub fn keep(
         check_timeout_ns: cuts.check_timeout_ns,
         contenders: vec![Judged { contender, outcome: Ok(report), checks: Vec::new() }],
         made: Some(Made::now()),
+        shard: None,
     };
     let mut kept =
         directory.create_file(recording_file(0), CONTENTS_MODE).map_err(io::Error::other)?;
@@ -198,7 +206,7 @@ pub fn keep(
     directory.replace(RESULT_FILE, &text, CONTENTS_MODE).map_err(io::Error::other)
 }
 
-fn exit_code(result: &CrashResult) -> u8 {
+pub fn exit_code(result: &CrashResult) -> u8 {
     let verdicts: Vec<Option<CrashVerdict>> = result
         .contenders
         .iter()
@@ -264,6 +272,7 @@ fn replay(place: &str) -> Result<u8, Failure> {
         data: PathBuf::new(),
         replay: Some(state.expect("a state has a JSON form")),
         image: image.as_ref().ok().map(path_of),
+        share: None,
     };
     let (load, order_seed, check) = match result.asked {
         Asked::Check(check) => (Load::of_command(CommandLine::Words(Vec::new())), 0, Some(check)),

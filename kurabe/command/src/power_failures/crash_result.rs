@@ -28,6 +28,24 @@ pub struct CrashResult {
     /// Absent in results of earlier versions, as all that follows.
     #[serde(default)]
     pub made: Option<Made>,
+    /// Which share of the states this is; absent for all of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shard: Option<Shard>,
+}
+
+/// A share of the states of the recordings.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shard {
+    /// Its number, from 1.
+    pub number: u32,
+    /// How many there are.
+    pub of: u32,
+    /// States of each contender, in all shards together.
+    pub states: usize,
+    /// Whether checks may run at the same time.
+    pub parallel_checks: bool,
+    /// Whether its states have been tried.
+    pub is_tried: bool,
 }
 
 /// When, where and how a result was made.
@@ -54,7 +72,7 @@ impl Made {
 }
 
 /// Who says whether what was acknowledged is there.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Asked {
     /// The user's check.

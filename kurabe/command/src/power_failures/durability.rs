@@ -156,6 +156,7 @@ fn cut(
         data: path_of(&data),
         replay: None,
         image: None,
+        share: None,
     };
     spec.power_cuts = Some(cuts.clone());
     let mut record = match why_not(&spec) {

@@ -40,6 +40,7 @@ pub fn promises(args: &PromisesArgs) -> Result<u8, Failure> {
         data: PathBuf::new(),
         replay: None,
         image: None,
+        share: None,
     };
     let mut laboratory = Laboratory::open()?;
     let mut found: Vec<Vec<Result<CrashReport, String>>> = vec![Vec::new(); asked.len()];

@@ -289,6 +289,10 @@ pub struct CrashArgs {
     /// file outside the mounted directory.
     #[arg(long)]
     pub parallel_checks: bool,
+    /// Record only, and divide the states among N shards, which several machines try, each as 'kurabe run
+    /// SHARD'; 'kurabe merge' joins them.
+    #[arg(long, value_name = "N", value_parser = whole::<u32>, allow_negative_numbers = true, conflicts_with = "replay")]
+    pub shards: Option<u32>,
     /// Result directory. [default: kurabe-results/crash-TIME]
     #[arg(short, long, value_name = "DIR")]
     pub out: Option<PathBuf>,
@@ -623,7 +627,7 @@ Examples:
 #[command(after_help = RUN_EXAMPLES)]
 pub struct RunArgs {
     /// A study file (docs/reference/study-file.md), the name of a bundled study (kurabe studies), or a
-    /// shard of one (kurabe shard). If a file and a bundled study have the name, the file is used.
+    /// shard (kurabe shard, kurabe crash --shards). If a file and a bundled study have the name, the file is used.
     #[arg(value_name = "STUDY")]
     pub study_file: PathBuf,
     /// Use the study's quick profile. This is the default for bundled studies without --full, --scale

@@ -171,6 +171,17 @@ pub struct Spent {
     pub unmount_ns: u64,
 }
 
+impl std::ops::AddAssign for Tally {
+    fn add_assign(&mut self, other: Tally) {
+        self.tried += other.tried;
+        self.lost += other.lost;
+        self.corrupt += other.corrupt;
+        self.unusable += other.unusable;
+        self.needed_fsck += other.needed_fsck;
+        self.unmountable += other.unmountable;
+    }
+}
+
 impl std::ops::AddAssign for Spent {
     fn add_assign(&mut self, other: Spent) {
         self.cut_ns += other.cut_ns;

@@ -7,12 +7,14 @@ use std::path::Path;
 use crash::SECTOR_BYTES;
 
 use loads::extents::extents;
+use serde::{Deserialize, Serialize};
 
 use crate::filesystem::Owner;
 
 /// Files that are looked at. What lies in others is named as the file system's own.
 const FILES_MAX: usize = 10_000;
 
+#[derive(Debug, Clone, Serialize, Deserialize)]
 struct Piece {
     physical: u64,
     length: u64,
@@ -22,7 +24,7 @@ struct Piece {
 }
 
 /// The pieces of all files.
-#[derive(Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Places {
     pieces: Vec<Piece>,
 }
