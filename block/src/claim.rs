@@ -497,10 +497,9 @@ mod tests {
         }
     }
 
-    fn signature(kind: &str, usage: &str) -> Signature {
+    fn signature(kind: &str) -> Signature {
         Signature {
             kind: kind.into(),
-            usage: usage.into(),
             label: None,
             uuid: None,
             offset: "0x0".into(),
@@ -528,19 +527,19 @@ mod tests {
     #[test]
     fn a_signature_must_be_named_and_a_group_cannot_be() {
         let mut found = findings();
-        found.signatures = vec![signature("ext4", "filesystem"), signature("xfs", "filesystem")];
+        found.signatures = vec![signature("ext4"), signature("xfs")];
         assert_eq!(objections(&found, "sdx").len(), 2);
         assert_eq!(objections(&found, "sdx:ext4").len(), 1);
         assert_eq!(objections(&found, "WD:77:ext4+xfs+btrfs"), Vec::<String>::new());
-        found.signatures.push(signature("LVM2_member", "raid"));
-        found.signatures.push(signature("gpt", "partition-table"));
+        found.signatures.push(signature("LVM2_member"));
+        found.signatures.push(signature("gpt"));
         assert_eq!(objections(&found, "sdx:ext4+xfs+LVM2_member+gpt").len(), 2);
     }
 
     #[test]
     fn the_refusal_says_what_would_be_enough() {
         let mut found = findings();
-        found.signatures = vec![signature("ext4", "filesystem")];
+        found.signatures = vec![signature("ext4")];
         let permission = Permission::read("sdx", &found);
         let lines = found.objections(&permission);
         let text = refusal(found.clone(), lines, &permission).to_string();

@@ -17,9 +17,6 @@ pub struct Signature {
     /// What libblkid calls it: `ext4`, `swap`, `gpt`, `LVM2_member`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// What sort of thing that is: `filesystem`, `raid`, `partition-table`, `crypto`, `other`.
-    #[serde(default)]
-    pub usage: String,
     /// Its label.
     #[serde(default)]
     pub label: Option<String>,
@@ -33,14 +30,52 @@ pub struct Signature {
     pub devices: Option<u64>,
 }
 
-/// Uses, as libblkid calls them, of what lies on one device alone and may be given up by its name.
-const ALONE: [&str; 2] = ["filesystem", "crypto"];
-/// Kinds of another use that lie on one device alone. Whatever else there is belongs with other devices: a
-/// cache, a store of a cluster, a snapshot's other half, the journal of a file system elsewhere.
-const ALONE_KINDS: [&str; 3] = ["swap", "swsuspend", "lump"];
-/// Kinds that libblkid counts as file systems and that belong with others all the same.
-const GROUP_KINDS: [&str; 5] =
-    ["DM_verity_hash", "bcache", "ceph_bluestore", "stratis", "xfs_external_log"];
+/// What lies on one device alone, as libblkid calls it, and may be given up by its name. Whatever else there is
+/// may belong with other devices or machines: a member of a group, a cache, a file system of a cluster, a snapshot's
+/// other half, the journal of a file system elsewhere. btrfs and bcachefs say how many devices they have.
+const ALONE: [&str; 41] = [
+    "bcachefs",
+    "befs",
+    "bfs",
+    "BitLocker",
+    "btrfs",
+    "cramfs",
+    "crypto_LUKS",
+    "erofs",
+    "exfat",
+    "exfs",
+    "ext2",
+    "ext3",
+    "ext4",
+    "ext4dev",
+    "f2fs",
+    "hfs",
+    "hfsplus",
+    "hpfs",
+    "iso9660",
+    "jfs",
+    "lump",
+    "minfs",
+    "minix",
+    "nilfs2",
+    "ntfs",
+    "ReFS",
+    "reiser4",
+    "reiserfs",
+    "romfs",
+    "squashfs",
+    "squashfs3",
+    "swap",
+    "swsuspend",
+    "sysv",
+    "udf",
+    "ufs",
+    "vfat",
+    "vxfs",
+    "xenix",
+    "xfs",
+    "zonefs",
+];
 
 /// Whether kurabe made a pool: `kurabe-`, a process number, 16 hexadecimal digits.
 fn is_own_label(label: &str) -> bool {
@@ -56,10 +91,10 @@ impl Signature {
     /// Whether the device belongs with others (LVM, md, a pool) or is divided. Such a thing is
     /// taken apart with the tools that made it, never by naming it.
     pub fn marks_a_group(&self) -> bool {
-        let pool = self.kind == "zfs_member" && !self.label.as_deref().is_some_and(is_own_label);
-        pool || self.devices.is_some_and(|devices| devices != 1)
-            || GROUP_KINDS.contains(&self.kind.as_str())
-            || !(ALONE.contains(&self.usage.as_str()) || ALONE_KINDS.contains(&self.kind.as_str()))
+        let is_own_pool =
+            self.kind == "zfs_member" && self.label.as_deref().is_some_and(is_own_label);
+        let is_alone = is_own_pool || ALONE.contains(&self.kind.as_str());
+        !is_alone || self.devices.is_some_and(|devices| devices != 1)
     }
 }
 
@@ -130,7 +165,6 @@ fn bcachefs_devices(device: &File) -> io::Result<u64> {
 /// What kurabe's own programs put on a device: their first block and, as a copy, the last.
 struct Own {
     kind: &'static str,
-    usage: &'static str,
     magic: &'static [u8],
     label: Range<usize>,
     uuid: Range<usize>,
@@ -138,14 +172,8 @@ struct Own {
 
 /// As in `minfs/docs/format-minfs.md` and `lump/src/layout.rs`.
 const OURS: [Own; 2] = [
-    Own {
-        kind: "minfs",
-        usage: "filesystem",
-        magic: b"\x89minfs\r\n",
-        label: 56..120,
-        uuid: 40..56,
-    },
-    Own { kind: "lump", usage: "other", magic: b"\x89lump\r\n\x1a", label: 0..0, uuid: 24..40 },
+    Own { kind: "minfs", magic: b"\x89minfs\r\n", label: 56..120, uuid: 40..56 },
+    Own { kind: "lump", magic: b"\x89lump\r\n\x1a", label: 0..0, uuid: 24..40 },
 ];
 
 /// What one of them put there. A block that cannot be read is an error: there may be such a thing.
@@ -169,7 +197,6 @@ fn find(device: &File, own: &Own) -> io::Result<Option<Signature>> {
         let uuid = [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]];
         return Ok(Some(Signature {
             kind: own.kind.into(),
-            usage: own.usage.into(),
             label: (!label.is_empty()).then(|| String::from_utf8_lossy(label).into_owned()),
             uuid: Some(uuid.join("-")),
             offset: format!("{offset:#x}"),
@@ -243,20 +270,22 @@ mod tests {
         assert_eq!(signatures[0].to_string(), "ext4 (label 'back up', UUID 0d67, at byte 0x438)");
         assert!(!signatures[0].marks_a_group());
         assert!(signatures[1].marks_a_group());
-        for (kind, usage, belongs) in [
-            ("swap", "other", false),
-            ("lump", "other", false),
-            ("crypto_LUKS", "crypto", false),
-            // The journal of an ext4 elsewhere, and what nobody knows yet.
-            ("jbd", "other", true),
-            ("DM_verity_hash", "crypto", true),
-            ("unheard_of", "other", true),
-            ("unheard_of", "new", true),
+        for (kind, belongs) in [
+            ("swap", false),
+            ("lump", false),
+            ("crypto_LUKS", false),
+            // The journal of an ext4 elsewhere, a disk of a group that libblkid counts as a file system, the file
+            // system of a cluster, and what nobody knows yet.
+            ("jbd", true),
+            ("DM_verity_hash", true),
+            ("oracleasm", true),
+            ("ocfs2", true),
+            ("unheard_of", true),
         ] {
-            let (kind, usage) = (kind.to_string(), usage.to_string());
-            let found = Signature { kind, usage, ..signatures[0].clone() };
+            let found = Signature { kind: kind.into(), ..signatures[0].clone() };
             assert_eq!(found.marks_a_group(), belongs, "{found}");
         }
+        assert!(ALONE.is_sorted_by_key(|kind| kind.to_lowercase()));
         assert_eq!(parse("\n").unwrap(), []);
         assert!(parse("{").unwrap_err().to_string().contains("wipefs --json"));
     }
@@ -293,7 +322,6 @@ mod tests {
     fn pools_are_groups_unless_kurabe_made_them() {
         let pool = |label: Option<&str>| Signature {
             kind: "zfs_member".into(),
-            usage: "filesystem".into(),
             label: label.map(ToString::to_string),
             uuid: None,
             offset: "0x0".into(),

@@ -41,6 +41,11 @@ fn main() -> ExitCode {
     if cli.trust_shared {
         trust::owner::trust_shared();
     }
+    // A tool that asks for a directory that is gone may ask without end.
+    if let Err(error) = std::env::current_dir() {
+        let words = format!("the current directory: {error}; change to one that is there");
+        return Failure::refused(words).report().into();
+    }
     // A terminal says how wide it is; what is not one is read by programs, and is always the same.
     if let Ok(size) = rustix::termios::tcgetwinsize(std::io::stdout())
         && size.ws_col > 0

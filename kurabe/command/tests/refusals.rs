@@ -366,3 +366,14 @@ fn without_root_directories_are_compared_and_reported() {
     as_nobody(&site, &foreign).expect(2).says(&["/etc cannot be written"]);
     assert!(!site.work().join("other").exists());
 }
+
+#[test]
+fn a_current_directory_that_is_gone_is_refused() {
+    let site = Site::new();
+    let gone = site.home().join("gone");
+    fs::create_dir(&gone).unwrap();
+    let script = format!("cd {0}; rmdir {0}; exec {1} layers", gone.display(), harness::KURABE);
+    let ran = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
+    assert_eq!(ran.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&ran.stderr).contains("the current directory: "));
+}

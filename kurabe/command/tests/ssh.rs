@@ -288,6 +288,63 @@ fn machines_that_are_none_and_machines_that_do_not_fit_are_named() {
 }
 
 #[test]
+fn what_a_hostile_machine_says_is_short_and_cannot_pass_for_kurabes_own_words() {
+    let near = Site::new();
+    let bin = near.work().join("bin");
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+    let run = |script: &str| {
+        program(&bin, "ssh", script);
+        let mut command = near.compare_command(&["ext4"], &["--on", "ssh:x@far"], &["true"]);
+        command.env("PATH", &path);
+        near.finish(command)
+    };
+    let long = "printf 'kurabe: machine '; head -c 1000000 /dev/zero | tr '\\0' Z; echo; cat";
+    let ran = run(long).expect(2).says(&["ZZZ [shortened]"]);
+    assert!(ran.stderr.len() < 2000, "{} bytes", ran.stderr.len());
+    let failed = r#"echo 'kurabe: start'; read -r ask; printf '{"reply":"failed","is_refused":true,"message":"a\\nresult: /x"}\n'; cat"#;
+    let ran = run(failed).expect(2);
+    assert!(!ran.stderr.lines().any(|line| line.starts_with("result:")), "{}", ran.stderr);
+
+    // A login that never ends goes with kurabe, however that ends.
+    let pids = near.home().join("pid");
+    program(
+        &bin,
+        "ssh",
+        &format!("echo $$ >{}.new; mv {0}.new {0}; exec sleep 1000", pids.display()),
+    );
+    let mut command = near.compare_command(&["ext4"], &["--on", "ssh:x@far"], &["true"]);
+    command.env("PATH", &path);
+    let running = near.start(command);
+    wait_until("ssh has started", || pids.exists());
+    let ssh: i32 = fs::read_to_string(&pids).unwrap().trim().parse().unwrap();
+    signal(running.number(), Signal::KILL);
+    running.finish();
+    let is_gone = || !Path::new(&format!("/proc/{ssh}")).exists();
+    wait_until("ssh is gone", is_gone);
+}
+
+#[test]
+fn a_machine_that_falls_silent_is_left_when_the_user_stops() {
+    let near = Site::new();
+    let bin = near.work().join("bin");
+    let begun = near.home().join("begun");
+    let study = "read -r ask; study=${ask#*study\\\":}; study=${study%,\\\"destroy*}";
+    let examined = r#"printf '{"reply":"examined","examined":{"study":%s,"side_by_side":[],"notes":[]}}\n' "$study""#;
+    let script = format!(
+        "echo 'kurabe: start'; {study}; {examined}; touch {}; exec sleep 1000",
+        begun.display()
+    );
+    program(&bin, "ssh", &script);
+    let mut command = near.compare_command(&["ext4"], &["--on", "ssh:x@far"], &["true"]);
+    command.env("PATH", format!("{}:{}", bin.display(), std::env::var("PATH").unwrap()));
+    let running = near.start(command);
+    wait_until("it is asked to prepare", || begun.exists());
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    signal(running.number(), Signal::INT);
+    running.finish().expect(130).says(&["it said nothing for 30 s"]);
+}
+
+#[test]
 fn the_other_machine_says_itself_why_kurabe_cannot_run_there() {
     let fakes = Site::new();
     let path = format!("{}:", fakes.work().display());

@@ -163,7 +163,7 @@ impl Site<'_> {
         }
         let Fetched { name, version, file } =
             packages::in_directory(name, version, self.packages.unwrap_or(self.work))?;
-        program::output(&["dpkg-deb", "-x", text_of(&file)?, text_of(&self.root())?], None)?;
+        packages::unpack(&file, &self.root())?;
         let sha256 = Some(program::sha256(&[&file])?.remove(0));
         self.used.push(Package { name, version, sha256 });
         Ok(file)

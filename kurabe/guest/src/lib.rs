@@ -38,6 +38,7 @@ pub use packed::{Needs, PackedFile};
 pub use program::sha256;
 pub use release::Release;
 pub use store::{Image, Store};
+pub use sys::die_with_parent;
 
 use std::io;
 use std::path::Path;

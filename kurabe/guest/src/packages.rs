@@ -2,10 +2,11 @@
 //! user's. Nothing is installed.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::files::{files_below, text_of};
 use crate::{Error, program};
 
 /// A Debian package.
@@ -89,6 +90,52 @@ pub fn files_in(directory: &Path) -> Result<Vec<String>, Error> {
         opened.open_file(file)?;
     }
     Ok(files)
+}
+
+/// Unpacks a package into a directory, and takes away every link in it that leads out of the directory: tools that are
+/// run in such a tree later follow links as any program does, with root's rights.
+pub fn unpack(file: &Path, root: &Path) -> Result<(), Error> {
+    program::output(&["dpkg-deb", "-x", text_of(file)?, text_of(root)?], None)?;
+    let is_out = |below: &PathBuf| root.join(below).is_symlink() && leaves(root, below);
+    for below in files_below(root)?.into_iter().filter(is_out) {
+        let path = root.join(below);
+        std::fs::remove_file(&path).map_err(Error::at(&path))?;
+    }
+    Ok(())
+}
+
+/// Links that are followed on one path, as the kernel counts them.
+const LINKS_MAX: usize = 40;
+
+/// Whether the kernel would leave `root` where it follows `below`: by an absolute link, by one that leads above
+/// it, or in a circle.
+fn leaves(root: &Path, below: &Path) -> bool {
+    let mut ahead: Vec<PathBuf> = below.iter().rev().map(PathBuf::from).collect();
+    let mut at = PathBuf::new();
+    let mut links = 0;
+    while let Some(part) = ahead.pop() {
+        match part.components().next() {
+            None | Some(Component::CurDir) => continue,
+            Some(Component::ParentDir) => {
+                if !at.pop() {
+                    return true;
+                }
+                continue;
+            }
+            Some(Component::RootDir | Component::Prefix(_)) => return true,
+            Some(Component::Normal(_)) => {}
+        }
+        let Ok(target) = std::fs::read_link(root.join(&at).join(&part)) else {
+            at.push(part);
+            continue;
+        };
+        links += 1;
+        if links > LINKS_MAX {
+            return true;
+        }
+        ahead.extend(target.iter().rev().map(PathBuf::from));
+    }
+    false
 }
 
 /// What a package says that it depends on, the first of alternatives.
@@ -201,6 +248,41 @@ const KEYS: [&str; 2] = [
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn links_that_lead_out_of_a_package_are_not_unpacked() {
+        use std::os::unix::fs::symlink;
+        let home = tempfile::tempdir_in("/var/tmp").unwrap();
+        let tree = home.path().join("tree");
+        std::fs::create_dir_all(tree.join("DEBIAN")).unwrap();
+        std::fs::create_dir_all(tree.join("usr/lib/deep")).unwrap();
+        let control =
+            "Package: p\nVersion: 1\nArchitecture: all\nMaintainer: a <a@b>\nDescription: d\n";
+        std::fs::write(tree.join("DEBIAN/control"), control).unwrap();
+        for (place, target) in [
+            ("absolute", "/var/tmp"),
+            ("above", "../outside"),
+            // By itself it stays within, and through another one it does not.
+            ("usr/lib/deep/up", "../../.."),
+            ("chain", "usr/lib/deep/up/../outside"),
+            ("circle", "circle"),
+            ("lib", "usr/lib"),
+            ("dangling", "usr/lib/comes/later"),
+            ("usr/lib/deep/fine", "../deep"),
+        ] {
+            symlink(target, tree.join(place)).unwrap();
+        }
+        let file = home.path().join("p.deb");
+        let words = ["dpkg-deb", "-b", text_of(&tree).unwrap(), text_of(&file).unwrap()];
+        if program::output(&words, None).is_err() {
+            return eprintln!("SKIPPED: dpkg-deb does not build a package here");
+        }
+        let root = home.path().join("root");
+        unpack(&file, &root).unwrap();
+        let left: Vec<String> =
+            files_below(&root).unwrap().iter().map(|path| path.display().to_string()).collect();
+        assert_eq!(left, ["dangling", "lib", "usr/lib/deep/fine", "usr/lib/deep/up"]);
+    }
 
     #[test]
     fn dependencies_have_a_name_and_a_version_where_only_one_will_do() {

@@ -24,6 +24,7 @@ use crate::inside::MODULES;
 use crate::kernel::Kernel;
 use crate::lock::{Built, FORMAT, KernelFacts, Lock};
 use crate::machine::{Acceleration, Machine};
+use crate::packages::unpack;
 use crate::packages::{Fetched, Package};
 use crate::packed::{self, Needs, OWN};
 use crate::release::Release;
@@ -361,7 +362,7 @@ impl Store {
         }
         say(&format!("{kernel}: unpacking {} {}", package.name, package.version));
         let root = work.path.join("root");
-        program::output(&["dpkg-deb", "-x", text_of(&file)?, text_of(&root)?], None)?;
+        unpack(&file, &root)?;
         let boot = root.join("boot");
         let image = names_in(&boot)?.into_iter().find(|name| name.starts_with("vmlinuz-"));
         let image = image.ok_or_else(|| {

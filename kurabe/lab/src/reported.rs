@@ -71,14 +71,67 @@ impl Reported {
             return Err("it sent power cuts, which it was not asked for".into());
         }
         record.check_bounds()?;
-        Ok(*record)
+        let mut record = *record;
+        cut_texts(&mut record);
+        match text_bytes(&record) {
+            bytes if bytes <= TEXT_BYTES_MAX => Ok(record),
+            bytes => Err(format!(
+                "it sent {} KiB of text, and a record has at most {}",
+                bytes >> 10,
+                TEXT_BYTES_MAX >> 10
+            )),
+        }
     }
+}
+
+/// Bytes of a message or a note that are kept, and of a tool's output.
+const MESSAGE_BYTES_MAX: usize = 4 << 10;
+const OUTPUT_BYTES_MAX: usize = 16 << 10;
+/// Bytes of all texts of a record but its histograms: whoever reports a study holds those of all its trials in
+/// memory.
+const TEXT_BYTES_MAX: usize = 1 << 20;
+
+/// Shortens what is shown to the user as it came.
+fn cut_texts(record: &mut Record) {
+    let cut = |text: &mut String, bytes_max: usize| {
+        if text.len() > bytes_max {
+            text.truncate(text.floor_char_boundary(bytes_max));
+            text.push_str(" [shortened]");
+        }
+    };
+    if let Outcome::Failed { message, output, .. } = &mut record.outcome {
+        cut(message, MESSAGE_BYTES_MAX);
+        cut(output, OUTPUT_BYTES_MAX);
+    }
+    record.notes.iter_mut().for_each(|note| cut(note, MESSAGE_BYTES_MAX));
+    if let Some(load) = &mut record.load {
+        load.findings.iter_mut().for_each(|finding| cut(finding, MESSAGE_BYTES_MAX));
+    }
+}
+
+/// Bytes of all texts of a record, keys included, but its histograms and what power cuts left, which have bounds of
+/// their own.
+fn text_bytes(record: &Record) -> usize {
+    fn of(value: &serde_json::Value) -> usize {
+        match value {
+            serde_json::Value::String(text) => text.len(),
+            serde_json::Value::Array(all) => all.iter().map(of).sum(),
+            serde_json::Value::Object(all) => all
+                .iter()
+                .filter(|(key, _)| !["histogram_log", "power_cuts"].contains(&key.as_str()))
+                .map(|(key, value)| key.len() + of(value))
+                .sum(),
+            _ => 0,
+        }
+    }
+    serde_json::to_value(record).map_or(usize::MAX, |record| of(&record))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::fixture;
+    use crate::record::Phase;
     use crate::spec::SideBySide;
 
     #[test]
@@ -109,6 +162,18 @@ mod tests {
         long.notes = vec![String::new(); 2001];
         let problem = Reported::from(long).of(&spec).unwrap_err();
         assert!(problem.contains("2001 notes") && problem.contains("at most 2000"), "{problem}");
+        let mut failed = own.clone();
+        let (message, output) = ("é".repeat(5000), "x".repeat(1 << 20));
+        failed.outcome = Outcome::Failed { phase: Phase::Mkfs, message, output };
+        failed.notes = vec!["n".repeat(1 << 20)];
+        let kept = Reported::from(failed).of(&spec).unwrap();
+        let Outcome::Failed { message, output, .. } = &kept.outcome else { panic!() };
+        assert!(message.len() < 4200 && output.len() < 17_000 && kept.notes[0].len() < 4200);
+        assert!(message.ends_with("é [shortened]"));
+        let mut wordy = own.clone();
+        wordy.notes = vec!["n".repeat(4000); 300];
+        let problem = Reported::from(wordy).of(&spec).unwrap_err();
+        assert!(problem.contains("KiB of text"), "{problem}");
         for (word, change) in changes {
             let mut other = own.clone();
             change(&mut other);

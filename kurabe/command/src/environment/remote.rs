@@ -22,6 +22,8 @@ use super::{Environment, Examined, Preparation, Ready};
 use crate::exit::{self, Failure};
 use crate::runner::{Executor, Schedule, Terms};
 
+/// How often whoever asks is told that this machine still works.
+const LIVE_INTERVAL: Duration = Duration::from_secs(20);
 /// Who asks says something more often than this, or the connection is dead.
 const SILENCE_MAX: Duration = Duration::from_secs(120);
 
@@ -89,6 +91,8 @@ pub enum Reply {
         /// Why.
         message: String,
     },
+    /// This machine still works.
+    Live,
     /// All is over, everything was given back but this.
     Ended {
         /// What is left, a line each.
@@ -100,6 +104,12 @@ pub enum Reply {
 pub fn main() -> Result<u8, Failure> {
     let stop = Stop::on_signals().map_err(Failure::broken)?;
     let asks = listen(&stop);
+    std::thread::spawn(|| {
+        loop {
+            std::thread::sleep(LIVE_INTERVAL);
+            say(&Reply::Live);
+        }
+    });
     say(&match serve(&asks, &stop) {
         Ok(left) => Reply::Ended { left },
         Err(Failure { code, message }) => {

@@ -85,8 +85,12 @@ echo "kurabe: start"
 exec "$program" remote
 "#;
 
-/// How long that machine may be silent before kurabe runs there.
+/// How long that machine may take until kurabe runs there, and be silent from then on.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
+/// How long it may be silent after it was asked to stop.
+const STOPPING_SILENCE_MAX: Duration = Duration::from_secs(30);
+/// How long the program may take to get there.
+const COPY_MAX: Duration = Duration::from_secs(600);
 /// How often that machine is told that this one is still there.
 const LIVE_INTERVAL: Duration = Duration::from_secs(20);
 /// How long ssh may take to end once its connection did.
@@ -94,6 +98,26 @@ const END_GRACE: Duration = Duration::from_secs(5);
 /// Lines of ssh's complaint that are kept, and how much of each.
 const COMPLAINT_LINES: usize = 4;
 const COMPLAINT_BYTES: u64 = 400;
+
+/// Bytes of a text of the other machine that are shown.
+const SHOWN_BYTES_MAX: usize = 400;
+/// Texts of a list of the other machine that are shown.
+const SHOWN_MAX: usize = 20;
+
+/// A text of the other machine as it may be shown: one line, and not long.
+fn foreign(text: &str) -> String {
+    let end = text.floor_char_boundary(SHOWN_BYTES_MAX);
+    let more = if end < text.len() { " [shortened]" } else { "" };
+    format!("{}{more}", trust::text::line(&text[..end]))
+}
+
+/// A list of texts of the other machine, each with its name.
+fn foreign_list(name: &str, texts: Vec<String>) -> Vec<String> {
+    let more = texts.len().saturating_sub(SHOWN_MAX);
+    let shown = texts.iter().take(SHOWN_MAX).map(|text| format!("{name}: {}", foreign(text)));
+    let more = (more > 0).then(|| format!("{name}: and {more} more"));
+    shown.chain(more).collect()
+}
 
 /// The connection to another machine, on which kurabe runs.
 pub struct Host {
@@ -107,6 +131,7 @@ pub struct Host {
     allowance: Allowance,
     complaint: Option<JoinHandle<String>>,
     last_said: Instant,
+    last_heard: Instant,
     /// The stop of this side; raised when the connection is lost.
     stop: Stop,
     stop_asked: Option<Instant>,
@@ -139,7 +164,9 @@ impl Host {
         let machine = machine();
         // A URI is one with its scheme.
         let to = if name.starts_with("//") { format!("ssh:{name}") } else { name.into() };
-        // In a group of its own: Ctrl-C is for this process, which then asks the other side to stop.
+        // In a group of its own: Ctrl-C is for this process, which then asks the other side to stop. It ends with
+        // this process, however that ends.
+        guest::die_with_parent(&mut ssh);
         let mut ssh = ssh
             .args(OPTIONS)
             .args(["--", &to])
@@ -163,6 +190,7 @@ impl Host {
             allowance,
             complaint: Some(std::thread::spawn(|| last_lines(complaint))),
             last_said: Instant::now(),
+            last_heard: Instant::now(),
             stop: Stop::default(),
             stop_asked: None,
             lost: None,
@@ -173,13 +201,18 @@ impl Host {
     fn install(&mut self) -> Result<(), Failure> {
         let refused = |what: String| Err(Failure::refused(what));
         let name = self.name.clone();
+        // However much a login says, kurabe has started by then.
+        let mut until = Instant::now() + SILENCE_MAX;
         loop {
-            let line = match self.lines.recv_timeout(SILENCE_MAX) {
+            let left = until.saturating_duration_since(Instant::now());
+            let line = match self.lines.recv_timeout(left) {
                 Ok((_, Said::Line(line))) => line,
                 Ok((_, Said::End(Some(why)))) => return refused(format!("{name}: {why}")),
                 Err(RecvTimeoutError::Timeout) => {
                     let to = &self.to;
-                    return refused(format!("{name} is silent for {SILENCE_MAX:?}; try: ssh {to}"));
+                    return refused(format!(
+                        "kurabe did not start on {name} in time; try: ssh {to}"
+                    ));
                 }
                 Ok((_, Said::End(None))) | Err(RecvTimeoutError::Disconnected) => {
                     return refused(self.why_not_there());
@@ -188,6 +221,7 @@ impl Host {
             // What else a login says is passed over.
             let Some(said) = line.strip_prefix("kurabe: ") else { continue };
             let (word, rest) = said.split_once(' ').unwrap_or((said, ""));
+            let rest = foreign(rest);
             match word {
                 "user" => {
                     return refused(format!(
@@ -212,9 +246,29 @@ impl Host {
                 "send" => {
                     note(&format!("copying kurabe to {name}"));
                     let mut program = File::open(own_program()).map_err(Failure::refused)?;
-                    let input = self.input.as_mut().expect("it is connected");
-                    // Where there is no room the end of the connection says so.
-                    let _ = io::copy(&mut program, input).and_then(|_| input.flush());
+                    let Some(mut input) = self.input.take() else {
+                        return refused(format!("{name} asks for kurabe again and again"));
+                    };
+                    // One that takes nothing is waited for in another thread, which ends with its input.
+                    let copying = std::thread::spawn(move || {
+                        let copied = io::copy(&mut program, &mut input);
+                        // Where there is no room the end of the connection says so.
+                        let _ = copied.and_then(|_| input.flush());
+                        input
+                    });
+                    until = Instant::now() + COPY_MAX;
+                    while !copying.is_finished() && Instant::now() < until {
+                        std::thread::sleep(LOOK_INTERVAL);
+                    }
+                    if !copying.is_finished() {
+                        let _ = self.ssh.kill();
+                        return refused(format!(
+                            "{name} did not take the program within {} minutes",
+                            COPY_MAX.as_secs() / 60
+                        ));
+                    }
+                    self.input = copying.join().ok();
+                    until = Instant::now() + SILENCE_MAX;
                 }
                 "start" => return Ok(()),
                 _ => {}
@@ -225,6 +279,7 @@ impl Host {
     /// Hears replies until `take` has what was asked for.
     fn until<T>(&mut self, mut take: impl FnMut(Reply) -> Option<T>) -> Result<T, Failure> {
         self.allowance.renew();
+        self.last_heard = Instant::now();
         loop {
             if let Some(why) = &self.lost {
                 let colon = if why.is_empty() { "" } else { ": " };
@@ -239,6 +294,16 @@ impl Host {
             }
             let line = match self.lines.recv_timeout(LOOK_INTERVAL) {
                 Ok((_, Said::Line(line))) => line,
+                // It says every 20 s that it lives.
+                Err(RecvTimeoutError::Timeout)
+                    if self.last_heard.elapsed() > self.silence_max() =>
+                {
+                    self.input = None;
+                    let _ = self.ssh.kill();
+                    let seconds = self.silence_max().as_secs();
+                    self.lost = Some(format!("it said nothing for {seconds} s"));
+                    continue;
+                }
                 Err(RecvTimeoutError::Timeout) => continue,
                 Ok((_, Said::End(Some(why)))) => {
                     self.input = None;
@@ -250,9 +315,12 @@ impl Host {
                     continue;
                 }
             };
+            self.last_heard = Instant::now();
             match serde_json::from_str(&line) {
+                Ok(Reply::Live) => {}
                 Ok(Reply::Failed { is_refused, message }) => {
-                    let message = format!("{}: {message}", self.name);
+                    let lines: Vec<String> = message.lines().take(SHOWN_MAX).map(foreign).collect();
+                    let message = format!("{}: {}", self.name, lines.join("\n  "));
                     return Err(if is_refused {
                         Failure::refused(message)
                     } else {
@@ -270,6 +338,11 @@ impl Host {
                 }
             }
         }
+    }
+
+    /// How long it may be silent before the connection counts as lost; not long where the user waits for the end.
+    fn silence_max(&self) -> Duration {
+        if self.stop.raised() { STOPPING_SILENCE_MAX } else { SILENCE_MAX }
     }
 
     /// Says something to the other side. One that is gone hears nothing; the end of its output says so.
@@ -363,7 +436,8 @@ impl Environment for Host {
         })?;
         // The study is kept here, and what is kept can be gone on with.
         if is_part(&examined.study, &study) {
-            Ok(examined)
+            let notes = foreign_list(&self.name, examined.notes);
+            Ok(Examined { notes, ..examined })
         } else {
             Err(Failure::refused(format!("{} answered with another study", self.name)))
         }
@@ -377,7 +451,7 @@ impl Environment for Host {
         let ready = self.until(|reply| {
             match reply {
                 Reply::Prepared { ready } => return Some(*ready),
-                Reply::Note { text } => say(&format!("{name}: {text}")),
+                Reply::Note { text } => say(&format!("{name}: {}", foreign(&text))),
                 Reply::Filled { done_bytes, total_bytes } => {
                     filled(Progress { done_bytes, total_bytes });
                 }
@@ -399,7 +473,7 @@ impl Environment for Host {
         let name = &self.name;
         match ended {
             Ok(left) => {
-                let left = left.into_iter().map(|left| format!("{name}: {left}")).collect();
+                let left = foreign_list(name, left);
                 Ended { left, ..Ended::default() }
             }
             Err(_) => {
