@@ -4,6 +4,7 @@ use guest::{Kernel, Lock, Machine, Store};
 use loads::{StoreKind, store};
 use trial::filesystem;
 use trial::ledger;
+use trial::lower;
 use trial::memory_limit::available_bytes;
 use trial::upper;
 use trust::Directory;
@@ -34,6 +35,9 @@ pub fn layers() -> Result<u8, Failure> {
     for notation in trial::device::layer_notations() {
         print(&format!("{notation}\n"));
     }
+    print("The same, of the kernel, in a guest only (ext4 over luks, --on debian):\n");
+    let rows: Vec<(String, _)> = lower::all().iter().map(|one| (one.notation(), one)).collect();
+    list(rows.iter().map(|(name, one)| (name.as_str(), one.summary, lower::lacks(one))).collect());
     print("Stores, for programs of the object language, written first (lump over ext4):\n");
     list(store::STORES.iter().map(|one| (one.name, one.summary, lacks(one))).collect());
     Ok(exit::OK)
@@ -116,7 +120,7 @@ pub fn doctor() -> Result<u8, Failure> {
 /// Carries a `kurabe guest` out.
 pub fn guest(action: &GuestAction) -> Result<u8, Failure> {
     let own = Directory::own().map_err(Failure::refused)?;
-    let supplies = filesystem::supplies();
+    let supplies = lower::supplies();
     let can_build: Vec<&str> = supplies.recipes.iter().map(|recipe| recipe.module).collect();
     let store = Store::open(&own, supplies)?;
     match action {

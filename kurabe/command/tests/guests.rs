@@ -253,6 +253,44 @@ fn a_trial_in_a_guest_yields_the_same_record_and_leaves_nothing() {
     assert_eq!(site.processes(), [0; 0]);
 }
 
+/// Several block layers in one boot, each on the next one.
+#[test]
+fn block_layers_are_set_up_in_a_guest_and_taken_down() {
+    let Some((site, _one)) = site_with_guest() else { return };
+    for tool in ["cryptsetup", "mdadm", "dmsetup", "lvm"] {
+        if !has(tool) {
+            eprintln!("SKIPPED: {tool} is not installed, and block layers need it");
+            return;
+        }
+    }
+    let stack = "stack: ext4 over luks --sector-size=4096 over lvm over raid1:2 bitmap=none";
+    let flags = ["--on", "debian", "--style", "basic", "--device", "mem:256M"];
+    site.compare(&[stack], &flags, &["echo mine >file; sync file"]).expect(0);
+    let record = site.record_of("stack");
+    let phases = record["phases"].as_array().unwrap();
+    let of = |name: &str| phases.iter().find(|phase| phase["phase"] == name);
+    // The mirror is whole, and both of its members are written.
+    let resynced = of("resync").unwrap_or_else(|| panic!("{record:#}"));
+    assert!(resynced["device"]["written_bytes"].as_u64().unwrap() > 32 << 20, "{resynced}");
+    let geometry = record["geometry"].as_str().unwrap();
+    for said in ["sector size:  4096", "raid1", "[UU]", "Block size:"] {
+        let mdadm = "State : clean";
+        assert!(
+            geometry.contains(said) || said == "[UU]" && geometry.contains(mdadm),
+            "{geometry}"
+        );
+    }
+    assert!(record["notes"].to_string().contains("divided into 2 members"), "{record:#}");
+    let commands: Vec<&str> =
+        record["commands"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    let taken_down = ["cryptsetup close", "lvm vgchange", "mdadm --stop", "dmsetup remove"];
+    let mut later = commands.iter();
+    for word in taken_down {
+        assert!(later.any(|command| command.starts_with(word)), "no {word} in {commands:?}");
+    }
+    assert_eq!(site.processes(), [0; 0]);
+}
+
 /// A disk of somebody's, detached when dropped.
 struct LoopDisk(String);
 

@@ -29,6 +29,7 @@ use crate::device::{Attached, Node, Site, attach};
 use crate::filesystem::{self, Access, FileSystem, Instance, Stage, asks_for_discard};
 use crate::host_proc::HostProc;
 use crate::leftovers::{DIRECTORY_VARIABLE, Processes, end_those_of};
+use crate::lower;
 use crate::scratch::Occupied;
 use crate::stop::Stop;
 use crate::tool::{Failure, Toolbox};
@@ -136,6 +137,7 @@ impl Trial<'_> {
     fn whole(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
         let spec = self.spec;
         let file_system = filesystem::of(&spec.contender).map_err(Failure::of)?;
+        lower::check(&spec.contender).map_err(Failure::of)?;
         upper::check(&spec.contender).map_err(Failure::of)?;
         if spec.contender.aged.is_some() && spec.aged.is_none() {
             return Err(Failure::of("nothing says where the aged file system is"));
@@ -149,12 +151,15 @@ impl Trial<'_> {
         let mut attached = self.attach()?;
         self.group = ControlGroup::begin(|| self.scratch.ledger());
         self.record.control_group = self.group.as_ref().map(ControlGroup::facts);
-        self.node = attached.as_ref().map(|attached| attached.node().clone());
-        self.device_bytes = attached.as_ref().map(Attached::size_bytes);
-        let size_bytes = self.device_bytes.unwrap_or(0);
-        if let Some(node) = &self.node {
+        let device = attached.as_ref().map(|one| (one.node().clone(), one.size_bytes()));
+        if let Some((node, _)) = &device {
             tools.show(node);
         }
+        let mut below = lower::Stack::new(&spec.contender, device, &self.scratch);
+        let made = self.make_below(&mut below, tools);
+        self.node = below.top().map(|(node, _)| node.clone());
+        self.device_bytes = below.top().map(|(_, size_bytes)| size_bytes);
+        let size_bytes = self.device_bytes.unwrap_or(0);
         self.access = file_system.access;
         let (node, discards) = (self.node.as_ref(), self.discards());
         let mut stage = Stage::new(&spec.contender, node, size_bytes, discards, &self.scratch);
@@ -165,7 +170,12 @@ impl Trial<'_> {
             stage.mount_options.extend((file_system.owner_options)(user, group));
         }
         let mut instance = upper::begin(file_system, stage);
-        let carried = self.phases(instance.as_mut(), file_system, attached.as_mut(), tools);
+        let carried = made
+            .and_then(|()| self.phases(instance.as_mut(), file_system, attached.as_mut(), tools));
+        if !below.is_empty() {
+            let own = self.record.geometry.take().unwrap_or_default();
+            self.record.geometry = Some(own + &below.describe(tools));
+        }
         tools.clean_up_within(TEARDOWN_MAX);
         if let (Err(_), Some(before)) = (&carried, &self.processes_before) {
             note_ended(before.end_those_since(&instance.daemons()), tools);
@@ -181,6 +191,7 @@ impl Trial<'_> {
             note_ended(end_those_of(&instance.directory()), tools);
         }
         let ended = instance.end(tools);
+        let ended = ended.and(below.end(tools));
         let detached = match attached {
             Some(attached) => attached
                 .detach()
@@ -200,6 +211,20 @@ impl Trial<'_> {
         }
         let carried = carried.map_err(|failure| failure.with_size(self.device_bytes));
         carried.and(ended).and(detached)
+    }
+
+    /// Sets up the block layers of the kernel, and waits until their members are equal.
+    fn make_below(&mut self, below: &mut lower::Stack, tools: &mut Toolbox) -> Result<(), Failure> {
+        let mut made = Ok(());
+        while made.is_ok() && !below.is_whole() {
+            made = self.timed(Phase::Layers, || below.make_next(tools));
+            // Before anything is written to a layer above it.
+            if made.is_ok() && below.is_syncing() {
+                made = self.timed(Phase::Resync, || below.wait_synced(tools));
+            }
+        }
+        self.record.phases = added_up(std::mem::take(&mut self.record.phases));
+        made.and_then(|()| below.verify())
     }
 
     /// What the disks say that were modelled below the contender.
@@ -727,6 +752,23 @@ impl Trial<'_> {
             Failure::Stopped => Outcome::Interrupted { phase: self.phase },
         }
     }
+}
+
+/// Each phase once, with what its parts cost together.
+fn added_up(parts: Vec<PhaseRecord>) -> Vec<PhaseRecord> {
+    let mut phases: Vec<PhaseRecord> = Vec::new();
+    for part in parts {
+        match phases.iter_mut().find(|one| one.phase == part.phase) {
+            Some(one) => {
+                one.elapsed_ns += part.elapsed_ns;
+                one.device = one.device.zip(part.device).map(|(one, part)| one + part);
+                let cpu_ns = one.machine_cpu_ns.zip(part.machine_cpu_ns);
+                one.machine_cpu_ns = cpu_ns.map(|(one, part)| one + part);
+            }
+            None => phases.push(part),
+        }
+    }
+    phases
 }
 
 fn note_ended(ended: Vec<String>, tools: &mut Toolbox) {

@@ -32,7 +32,7 @@ use trust::Directory;
 
 pub use crate::node::Node;
 pub use attach::{Attached, attach, attach_served};
-pub use disk::in_guest;
+pub use disk::{in_guest, is_kurabes_guest};
 pub use facts::{BackingFacts, BlockDeviceFacts, DeviceFacts};
 pub use fill::Progress;
 pub use image::lies_in_memory;
@@ -359,7 +359,7 @@ pub fn kept(file: File, size_bytes: u64) -> io::Result<Box<dyn Prepared>> {
 }
 
 /// Refuses what is no layer, with the next step.
-pub fn check_layers(layers: &[String]) -> Result<(), String> {
+fn check_layers(layers: &[String]) -> Result<(), String> {
     layers.iter().try_for_each(|text| layer::read(text).map(drop))
 }
 

@@ -133,7 +133,7 @@ pub struct Toolbox {
     commands: Vec<String>,
     notes: Vec<String>,
     host: Option<HostProc>,
-    node: Option<Node>,
+    nodes: Vec<Node>,
 }
 
 impl Toolbox {
@@ -141,7 +141,7 @@ impl Toolbox {
     pub fn new(deadline: Option<Instant>, stop: Stop) -> Toolbox {
         // Where the trial has no namespace of its own, this is the host's already.
         let host = HostProc::open().ok();
-        Toolbox { deadline, stop, commands: Vec::new(), notes: Vec::new(), host, node: None }
+        Toolbox { deadline, stop, commands: Vec::new(), notes: Vec::new(), host, nodes: Vec::new() }
     }
 
     /// The processes of the host are looked for here from now on.
@@ -152,11 +152,11 @@ impl Toolbox {
     /// From now on, command lines and output show what the user calls the device of `node`, so that
     /// a command can be repeated by hand.
     pub fn show(&mut self, node: &Node) {
-        self.node = Some(node.clone());
+        self.nodes.push(node.clone());
     }
 
     fn shown(&self, text: String) -> String {
-        self.node.as_ref().map_or(text.clone(), |node| node.show_in(&text))
+        self.nodes.iter().fold(text, |text, node| node.show_in(&text))
     }
 
     /// Where processes are looked for.

@@ -8,6 +8,10 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Phase {
+    /// Setting up the block layers below the file system.
+    Layers,
+    /// Waiting until the members of a mirror or a parity array are equal.
+    Resync,
     /// Making the file system.
     Mkfs,
     /// Putting an aged file system on the device, in the place of making one.
@@ -39,6 +43,8 @@ pub enum Phase {
 impl Phase {
     /// Every phase, in order.
     pub const ALL: &[Phase] = &[
+        Phase::Layers,
+        Phase::Resync,
         Phase::Mkfs,
         Phase::Restore,
         Phase::Mount,
@@ -56,9 +62,9 @@ impl Phase {
 
     /// The phase's name, as in JSON.
     pub fn name(self) -> &'static str {
-        const NAMES: [&str; 13] = [
-            "mkfs", "restore", "mount", "setup", "layout", "settle", "prepare", "run", "verify",
-            "sync", "cleanup", "unmount", "check",
+        const NAMES: [&str; 15] = [
+            "layers", "resync", "mkfs", "restore", "mount", "setup", "layout", "settle", "prepare",
+            "run", "verify", "sync", "cleanup", "unmount", "check",
         ];
         NAMES[self as usize]
     }

@@ -20,7 +20,7 @@ use lab::study::Study;
 use trial::device::{Left, in_guest};
 use trial::stop::Stop;
 
-use super::images::{Images, module_of};
+use super::images::{Images, layer_modules_of, module_of};
 use super::lines::{self, Said};
 use super::processes::{Heard, LOOK_INTERVAL};
 use super::this_machine::ThisMachine;
@@ -72,6 +72,7 @@ impl Boot {
         if module.is_none() || !layers_of(spec).is_empty() {
             modules.extend(USER_SPACE_MODULES);
         }
+        modules.extend(layer_modules_of(&spec.contender));
         Ok(Boot { place: place_of(spec).into(), disk, modules })
     }
 

@@ -7,6 +7,7 @@ use lab::contender::Contender;
 use lab::study::Study;
 use serde_json::{Value, json};
 use trial::filesystem;
+use trial::lower;
 use trial::memory_limit::available_bytes;
 use trust::Directory;
 use vocabulary::suggestion::did_you_mean;
@@ -31,7 +32,7 @@ impl Images {
     /// Those that the study's contenders name, built where they are not there.
     pub fn of(study: &Study, own: &Directory) -> Result<Images, Failure> {
         let mut images: BTreeMap<String, Image> = BTreeMap::new();
-        let store = Store::open(own, filesystem::supplies())?;
+        let store = Store::open(own, lower::supplies())?;
         for contender in &study.contenders {
             let Some(place) = contender.environment.guest() else { continue };
             if !images.contains_key(place) {
@@ -76,14 +77,21 @@ pub fn built_for(contender: &Contender) -> Option<String> {
     contender.environment.guest().map(|_| recipe.module.to_string())
 }
 
-/// The module that the kernel of a contender's guest has to bring along.
-fn kernel_module_of(contender: &Contender) -> Option<&'static str> {
-    filesystem::by_name(contender.file_system())?.modules.first().copied()
+/// The modules that the kernel of a contender's guest has to bring along.
+fn kernel_modules_of(contender: &Contender) -> impl Iterator<Item = &'static str> {
+    let file_system = filesystem::by_name(contender.file_system());
+    let of_file_system = file_system.and_then(|file_system| file_system.modules.first());
+    of_file_system.copied().into_iter().chain(layer_modules_of(contender))
+}
+
+/// The modules of a contender's block layers.
+pub fn layer_modules_of(contender: &Contender) -> impl Iterator<Item = &'static str> {
+    lower::of(contender).filter_map(|lower| lower.modules.first().copied())
 }
 
 /// What the kernel of a contender's guest has not.
 pub fn lacks(contender: &Contender, lock: &Lock) -> Option<String> {
-    let module = kernel_module_of(contender).filter(|module| lock.kernel.lacks(module))?;
+    let module = kernel_modules_of(contender).find(|module| lock.kernel.lacks(module))?;
     let (place, release) = (contender.environment.guest()?, &lock.kernel.release);
     Some(format!("the kernel of {place}, {release}, has no {module}; take another kernel"))
 }
@@ -96,7 +104,7 @@ pub fn image(store: &Store, place: &str, contenders: &[&Contender]) -> Result<Im
     })?;
     let contenders = || contenders.iter().copied();
     let built: Vec<String> = contenders().filter_map(built_for).collect();
-    let modules = contenders().filter_map(kernel_module_of).map(str::to_string);
+    let modules = contenders().flat_map(kernel_modules_of).map(str::to_string);
     let needs = Needs { kernel_modules: modules.collect(), ..needs(&built) };
     Ok(store.ensure(&kernel, &needs, &mut note)?)
 }

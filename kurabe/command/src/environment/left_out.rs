@@ -6,6 +6,7 @@ use lab::contender::Contender;
 use lab::study::{LeftOut, Study};
 use loads::KINDS;
 use trial::filesystem;
+use trial::lower;
 use trial::upper;
 use trust::Directory;
 use vocabulary::load::{Load, STORE_OPTION};
@@ -119,13 +120,16 @@ pub fn missing(contender: &Contender) -> Vec<String> {
             (None, _) => Vec::new(),
         };
     missing.extend(upper::missing(contender));
+    missing.extend(lower::missing(contender));
     missing
 }
 
 /// Whether a contender is missing on this machine and a guest has it.
 fn is_in_guests(contender: &Contender) -> bool {
     let file_system = filesystem::by_name(contender.file_system());
-    contender.environment.guest().is_none() && file_system.is_some_and(filesystem::is_in_guests)
+    contender.environment.guest().is_none()
+        && (file_system.is_some_and(filesystem::is_in_guests)
+            || lower::of(contender).next().is_some())
 }
 
 /// Builds the guests of a study, and takes out of it what they cannot have, when the study says so.
@@ -136,7 +140,7 @@ pub fn leave_out_missing_in_guests(study: &mut Study) -> Result<(), Failure> {
         return Ok(());
     }
     let own = Directory::own().map_err(Failure::refused)?;
-    let store = Store::open(&own, filesystem::supplies())?;
+    let store = Store::open(&own, lower::supplies())?;
     // Without a guest at all nothing is left of the study.
     for contender in &study.contenders {
         if let Some(place) = contender.environment.guest() {

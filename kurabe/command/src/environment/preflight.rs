@@ -97,8 +97,8 @@ fn contender_problems(
         return vec![format!("this kurabe does not know {}", contender.file_system())];
     };
     let mut problems = left_out::missing(contender);
-    problems.extend(trial::upper::check(contender).err());
-    problems.extend(trial::device::check_layers(&contender.below_texts()).err());
+    let layers = trial::lower::check(contender).and_then(|()| trial::upper::check(contender));
+    problems.extend(layers.err());
     problems.extend(aged::problems(study, contender, request.size_bytes()));
     let least = file_system.size_bytes_min;
     if file_system.needs_device

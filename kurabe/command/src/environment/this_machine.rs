@@ -14,6 +14,7 @@ use trial::device::{DeviceError, Prepared, part_bytes};
 use trial::facts::Machine;
 use trial::filesystem;
 use trial::ledger::{self, Ledger};
+use trial::lower;
 use trial::stop::Stop;
 use trial::upper;
 use trust::Directory;
@@ -262,6 +263,7 @@ fn tool_versions(study: &Study) -> Value {
         .filter_map(|contender| filesystem::by_name(contender.file_system()))
         .flat_map(|file_system| file_system.tools)
         .chain(study.contenders.iter().flat_map(upper::tools))
+        .chain(study.contenders.iter().flat_map(lower::of).flat_map(|lower| lower.tools))
         .filter_map(|tool| Some((tool.name.to_string(), Value::from(tool.installed_version()?))))
         .collect();
     Value::Object(versions)

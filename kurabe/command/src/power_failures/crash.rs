@@ -17,7 +17,6 @@ use lab::quantity::{parse_duration, parse_size};
 use lab::record::{Check, Outcome};
 use lab::spec::{Cache, CommandLine, Load, Output, PowerCuts, SCHEMA_VERSION, TrialSpec, Workload};
 use trial::crash::{ACK_VARIABLE, CrashReport, CrashVerdict, Found, Replay};
-use trial::device::check_layers;
 use trial::filesystem::{self, Access};
 use trial::stop::Stop;
 use trust::{CONTENTS_MODE, Directory};
@@ -453,8 +452,14 @@ pub fn contenders(texts: &[String]) -> Result<Vec<Contender>, Failure> {
                     .into(),
             ));
         }
+        trial::lower::check(&contender).map_err(refused)?;
         trial::upper::check(&contender).map_err(refused)?;
-        check_layers(&contender.below_texts()).map_err(refused)?;
+        if let Some(lower) = trial::lower::of(&contender).next() {
+            return Err(refused(format!(
+                "power is cut on this machine, and '{}' is set up in guests only; leave 'over {}' out",
+                lower.name, lower.name
+            )));
+        }
         if contenders.iter().any(|other| other.label == contender.label) {
             return Err(refused(
                 "the label is there twice; give it another, as in 'b: ext4'".into(),

@@ -143,7 +143,7 @@ pub enum Action {
 
 /// The help of `guest build --with`, which names what can be built.
 fn with_help() -> String {
-    let recipes = trial::filesystem::supplies().recipes;
+    let recipes = trial::lower::supplies().recipes;
     let names: Vec<&str> = recipes.iter().map(|recipe| recipe.module).collect();
     format!(
         "Also build these modules for its kernel now, instead of when they are first needed: {}",

@@ -75,7 +75,7 @@ fn style_of(phase: Phase) -> usize {
     match phase {
         Phase::Run => 0,
         Phase::Sync => 5,
-        Phase::Mkfs | Phase::Restore => 4,
+        Phase::Mkfs | Phase::Restore | Phase::Layers | Phase::Resync => 4,
         Phase::Mount => 6,
         Phase::Setup | Phase::Prepare => 3,
         Phase::Layout => 2,

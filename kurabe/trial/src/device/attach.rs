@@ -18,6 +18,7 @@ use super::loop_node::{self, Backing, RELEASE_WAIT_MAX, Released};
 use super::served::{Said, Served};
 use super::{BlockDeviceFacts, DeviceError, Ground, Site, kind};
 use crate::ledger::{Ledger, Taken};
+use crate::lower;
 use crate::node::Node;
 use crate::scratch::Occupied;
 use crate::sys::loop_device::{self, FLAG_AUTOCLEAR, FLAG_DIRECT_IO};
@@ -74,7 +75,10 @@ pub fn attach(device: &Device, discard: bool, site: &Site<'_>) -> Result<Attache
     let mut notes = Vec::new();
     notes.extend(ground.freshen(&part, discard, site)?);
     let size_bytes = part.end - part.start;
-    if let (Some(node), None, []) = (ground.node(), device.part, &device.layers[..]) {
+    // Those of the kernel are set up on what is attached here.
+    let is_served = |layer: &&String| !lower::is_one(layer);
+    let layers: Vec<String> = device.layers.iter().filter(is_served).cloned().collect();
+    if let (Some(node), None, []) = (ground.node(), device.part, &layers[..]) {
         let mut attached = Attached::new(node.clone(), size_bytes, None);
         (attached.notes, attached.ground) = (notes, Some(ground));
         return Ok(attached);
@@ -84,11 +88,11 @@ pub fn attach(device: &Device, discard: bool, site: &Site<'_>) -> Result<Attache
     let mut file = ground.file().map_err(system("opening"))?;
     let mut block_size_bytes = block_size_bytes(&file);
     let mut served = None;
-    if !device.layers.is_empty() {
+    if !layers.is_empty() {
         let mut server =
             Served::start(file, site.scratch.room()).map_err(system("serving the layers on"))?;
         (file, block_size_bytes) =
-            server.layers(&device.layers).map_err(system("serving the layers on"))?;
+            server.layers(&layers).map_err(system("serving the layers on"))?;
         served = Some(server);
     }
     let (mut attached, is_direct) =
@@ -99,7 +103,7 @@ pub fn attach(device: &Device, discard: bool, site: &Site<'_>) -> Result<Attache
     if ground.is_expendable() {
         attached.leave_flushes_out();
     }
-    if let Some(turns) = layer::rotational(&device.layers) {
+    if let Some(turns) = layer::rotational(&layers) {
         attached.say_turning(turns).map_err(system("saying what turns of"))?;
     }
     let is_cached = ground.is_cached();

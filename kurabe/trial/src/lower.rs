@@ -1,0 +1,572 @@
+//! The block layers of the kernel below a file system, such as LUKS and RAID: one descriptor each, one file each.
+//!
+//! A layer gets a block device and gives another one. To add one, write its file and add a line to [`ALL`]. They
+//! are set up in guests only, whose one disk is the trial's: nothing of anybody else's can be found, assembled or
+//! stopped there. Invariants: what was set up is taken down before the disk is given back, however far it came;
+//! keys are in memory only.
+
+mod luks;
+mod lvm;
+mod members;
+mod raid;
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use guest::Supplies;
+use lab::contender::{Contender, Layer};
+use rustix::fs::{MemfdFlags, memfd_create};
+use vocabulary::suggestion::did_you_mean;
+
+use crate::device::fill::wipe_signatures;
+use crate::device::{is_kurabes_guest, layer};
+use crate::filesystem::kernel::drop_pages_of;
+use crate::filesystem::{self, Tool, missing_of};
+use crate::node::Node;
+use crate::scratch::Occupied;
+use crate::tool::{Failure, Toolbox};
+use crate::upper;
+
+/// What a block layer is and needs.
+pub struct Lower {
+    /// The name in the notation of a contender.
+    pub name: &'static str,
+    /// What it is, in one line.
+    pub summary: &'static str,
+    /// The tools that a trial runs.
+    pub tools: &'static [Tool],
+    /// Modules that a guest gets where its kernel has them; without the first one the layer cannot be set up.
+    pub modules: &'static [&'static str],
+    /// The fewest members that it is made of, which a number behind its name says; absent where it has one.
+    members_min: Option<u32>,
+    /// The options of its tool that it takes, without dashes; those that end in `=` have a value.
+    options: &'static [&'static str],
+    /// Whether what is written to it must not be found on the device below.
+    encrypts: bool,
+    /// Whether bytes of the device below appear on it, signatures of earlier runs among them.
+    shows_old_bytes: bool,
+    /// Makes it and opens it; gives the path of its device.
+    make: fn(&Place, &mut Toolbox) -> Result<PathBuf, Failure>,
+    /// Whether it still makes its members equal.
+    is_syncing: fn(&Place) -> bool,
+    /// The command that describes it.
+    describe: fn(&Place) -> Vec<String>,
+    /// The commands that take it down, in their order.
+    close: fn(&Place) -> Vec<Vec<String>>,
+}
+
+/// Where a layer lies.
+pub struct Place {
+    /// The device below it.
+    node: Node,
+    /// Size in bytes of the device below it.
+    size_bytes: u64,
+    /// A name of its own.
+    name: String,
+    /// Its number among the layers, from the lowest one.
+    index: usize,
+    /// How it is written.
+    layer: Layer,
+    /// The key, in memory, for a layer that encrypts.
+    key: File,
+}
+
+impl Place {
+    fn node_text(&self) -> String {
+        self.node.path().display().to_string()
+    }
+
+    /// By what device-mapper's tools find it.
+    fn mapped(&self) -> PathBuf {
+        Path::new("/dev/mapper").join(&self.name)
+    }
+
+    /// The number of its members.
+    fn members(&self) -> u32 {
+        self.layer.argument.as_deref().and_then(|text| text.parse().ok()).unwrap_or(1)
+    }
+
+    /// The contender's own options for the layer's tool, of those that have these names.
+    fn options<'a>(&'a self, names: &'a [&str]) -> impl Iterator<Item = String> + 'a {
+        let own = self.layer.options.iter().map(|word| word.strip_prefix("--").unwrap_or(word));
+        own.filter(|word| names.contains(&option_of(word))).map(|word| format!("--{word}"))
+    }
+
+    /// A path by which a child reads the key.
+    fn key_path(&self) -> String {
+        format!("/proc/{}/fd/{}", std::process::id(), self.key.as_raw_fd())
+    }
+}
+
+/// An option up to its `=`.
+fn option_of(word: &str) -> &str {
+    word.find('=').map_or(word, |at| &word[..=at])
+}
+
+static ALL: &[&Lower] = &[
+    &luks::LUKS,
+    &raid::RAID0,
+    &raid::RAID1,
+    &raid::RAID5,
+    &raid::RAID6,
+    &raid::RAID10,
+    &lvm::LVM,
+    &lvm::STRIPE,
+    &lvm::THIN,
+];
+
+/// Members that a layer has, at most.
+const MEMBERS_MAX: u32 = 64;
+
+/// Every block layer of the kernel, in the order of the help.
+pub fn all() -> &'static [&'static Lower] {
+    ALL
+}
+
+/// The layer of this name.
+pub fn by_name(name: &str) -> Option<&'static Lower> {
+    all().iter().copied().find(|lower| lower.name == name)
+}
+
+/// Those of a contender, the uppermost first.
+pub fn of(contender: &Contender) -> impl Iterator<Item = &'static Lower> {
+    contender.below().iter().filter_map(|layer| by_name(&layer.name))
+}
+
+/// Whether a layer of a device, as it is written, is one of these.
+pub(crate) fn is_one(text: &str) -> bool {
+    by_name(text.split([' ', ':']).next().unwrap_or(text)).is_some()
+}
+
+/// What guests are supplied with for all file systems and block layers.
+pub fn supplies() -> Supplies {
+    let mut supplies = filesystem::supplies();
+    supplies.modules.extend(all().iter().flat_map(|lower| lower.modules));
+    supplies.modules.sort_unstable();
+    supplies.modules.dedup();
+    supplies
+}
+
+/// What this machine lacks for the block layers of a contender, a line each with the next step.
+pub fn missing(contender: &Contender) -> Vec<String> {
+    let in_guest = contender.environment.guest().is_some();
+    let here = of(contender).filter(|_| !in_guest).map(|lower| lower.only_in_guests());
+    here.chain(of(contender).flat_map(lacks)).collect()
+}
+
+/// The tools that a layer lacks here: a guest reads them from this machine.
+pub fn lacks(lower: &Lower) -> Vec<String> {
+    missing_of(lower.tools)
+}
+
+impl Lower {
+    fn only_in_guests(&self) -> String {
+        format!(
+            "'{}' is set up in a guest only, where nothing but kurabe's own disk can be touched: --on debian",
+            self.name
+        )
+    }
+
+    /// How it is written.
+    pub fn notation(&self) -> String {
+        match self.members_min {
+            Some(_) => format!("{}:N", self.name),
+            None => self.name.into(),
+        }
+    }
+
+    fn check(&self, layer: &Layer) -> Result<(), String> {
+        if let Some(least) = self.members_min {
+            let number = layer.argument.as_deref().unwrap_or_default();
+            let fits = |number: u32| (least..=MEMBERS_MAX).contains(&number);
+            if !number.parse().is_ok_and(fits) {
+                return Err(format!(
+                    "'{layer}': {} has {least} to {MEMBERS_MAX} members; write {}:{least}",
+                    self.name, self.name
+                ));
+            }
+        } else if layer.argument.is_some() {
+            return Err(format!("'{layer}': {} takes nothing after a colon", self.name));
+        }
+        if !layer.mount_options.is_empty() {
+            return Err(format!("'{layer}': {} is not mounted; leave '@' out", self.name));
+        }
+        for word in &layer.options {
+            let bare = word.strip_prefix("--").unwrap_or(word);
+            let value = &bare[option_of(bare).len()..];
+            let is_plain =
+                |letter: char| letter.is_ascii_alphanumeric() || "-_.:()".contains(letter);
+            if !self.options.contains(&option_of(bare)) || !value.chars().all(is_plain) {
+                let options = self.options.join(", ");
+                let options = if options.is_empty() { "no options".into() } else { options };
+                return Err(format!("'{word}': {} takes {options}", self.name));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Refuses layers below the file system that there are not, or that cannot be there.
+pub fn check(contender: &Contender) -> Result<(), String> {
+    if let Some(layer) = contender.above().iter().find(|layer| by_name(&layer.name).is_some()) {
+        let base = contender.file_system();
+        return Err(format!("'{}' is a block device; write {base} over {layer}", layer.name));
+    }
+    let mut own: Option<&Layer> = None;
+    for layer in contender.below() {
+        if let Some(lower) = by_name(&layer.name) {
+            lower.check(layer)?;
+            if let Some(own) = own {
+                return Err(format!(
+                    "'{}' is below '{own}', and layers of kurabe's own lie directly on the device; write over {} over {own}",
+                    layer.name, layer.name
+                ));
+            }
+            if contender.aged.is_some() {
+                return Err(format!(
+                    "an aged file system is restored onto the device itself; leave 'aged' or 'over {}' out",
+                    layer.name
+                ));
+            }
+        } else if upper::by_name(&layer.name).is_some() {
+            let (name, base) = (&layer.name, contender.file_system());
+            return Err(format!(
+                "'{name}' lies over the directory of a file system; write {name} over {base}"
+            ));
+        } else {
+            let read = layer::read(&layer.to_string()).map(drop);
+            read.map_err(|problem| {
+                let names: Vec<&str> = all().iter().map(|lower| lower.name).collect();
+                let meant = did_you_mean(&layer.name, &names);
+                meant.map_or(problem.clone(), |meant| format!("{problem}; {meant}"))
+            })?;
+            own = Some(layer);
+        }
+    }
+    Ok(())
+}
+
+/// The block layers of one trial.
+pub struct Stack {
+    layers: Vec<Layer>,
+    device: Option<(Node, u64)>,
+    scratch: Arc<Occupied>,
+    opened: Vec<Opened>,
+}
+
+/// A layer that was begun.
+struct Opened {
+    lower: &'static Lower,
+    place: Place,
+    /// Its device, once there is one; held open, so that its number stays its own.
+    top: Option<Top>,
+}
+
+struct Top {
+    _device: File,
+    node: Node,
+    size_bytes: u64,
+}
+
+/// How often a layer that makes its members equal is asked whether it still does.
+const SYNC_INTERVAL: Duration = Duration::from_millis(50);
+
+impl Stack {
+    /// Those of a contender, on a device of so many bytes. Touches nothing yet.
+    pub fn new(
+        contender: &Contender,
+        device: Option<(Node, u64)>,
+        scratch: &Arc<Occupied>,
+    ) -> Stack {
+        let layers = contender.below().iter().filter(|layer| by_name(&layer.name).is_some());
+        // From the lowest one.
+        let layers = layers.rev().cloned().collect();
+        Stack { layers, device, scratch: scratch.clone(), opened: Vec::new() }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.layers.is_empty()
+    }
+
+    /// The uppermost device, and its size in bytes.
+    pub fn top(&self) -> Option<(&Node, u64)> {
+        let opened = self.opened.last().and_then(|opened| opened.top.as_ref());
+        match opened {
+            Some(top) => Some((&top.node, top.size_bytes)),
+            None => self.device.as_ref().map(|(node, size_bytes)| (node, *size_bytes)),
+        }
+    }
+
+    /// Whether all of them are made.
+    pub fn is_whole(&self) -> bool {
+        self.opened.len() == self.layers.len()
+    }
+
+    /// Makes the next one, from the lowest one.
+    pub fn make_next(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+        let index = self.opened.len();
+        let layer = self.layers[index].clone();
+        if !is_kurabes_guest() {
+            return Err(Failure::of(format!("{layer}: this is no guest of kurabe's")));
+        }
+        let lower = by_name(&layer.name).expect("others were left out");
+        let (node, size_bytes) = self.top().expect("a layer has a device");
+        let (node, name) = (node.clone(), format!("kurabe{index}"));
+        let place = Place { node, size_bytes, name, index, layer, key: new_key()? };
+        self.opened.push(Opened { lower, place, top: None });
+        let opened = self.opened.last_mut().expect("it was just added");
+        let path = (lower.make)(&opened.place, tools)?;
+        if lower.shows_old_bytes {
+            wipe(&path)?;
+        }
+        let opening =
+            |error: std::io::Error| Failure::of(format!("opening {}: {error}", path.display()));
+        let mut device = File::open(&path).map_err(opening)?;
+        let size_bytes = device.seek(SeekFrom::End(0)).map_err(opening)?;
+        let node = Node::of(&device, &path, &self.scratch).map_err(opening)?;
+        tools.show(&node);
+        opened.top = Some(Top { _device: device, node, size_bytes });
+        if lower.members_min.is_some() {
+            tools.note(format!(
+                "{}: one device is divided into {} members, so bytes, flushes and CPU time can be compared, and the speed of members side by side cannot",
+                opened.place.layer,
+                opened.place.members()
+            ));
+        }
+        Ok(())
+    }
+
+    /// Whether one of them has members to be made equal.
+    pub fn is_syncing(&self) -> bool {
+        self.opened.iter().any(|opened| (opened.lower.is_syncing)(&opened.place))
+    }
+
+    /// Waits until the members of all are equal.
+    pub fn wait_synced(&self, tools: &Toolbox) -> Result<(), Failure> {
+        while self.is_syncing() {
+            tools.pause(SYNC_INTERVAL)?;
+        }
+        Ok(())
+    }
+
+    /// Fails where what is written to a layer that encrypts can be read on the device below it.
+    pub fn verify(&self) -> Result<(), Failure> {
+        for opened in self.opened.iter().filter(|opened| opened.lower.encrypts) {
+            if let Some(top) = &opened.top {
+                verify_encrypted(&opened.place, &top.node)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What they say of themselves.
+    pub fn describe(&self, tools: &Toolbox) -> String {
+        let describe = |opened: &Opened| {
+            let said =
+                tools.look(&(opened.lower.describe)(&opened.place), "a layer is not described");
+            format!("{}\n{}\n", opened.place.layer, said.unwrap_or_else(|error| error.to_string()))
+        };
+        self.opened.iter().rev().map(describe).collect()
+    }
+
+    /// Takes them down, from the uppermost one.
+    pub fn end(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+        while let Some(Opened { lower, place, top }) = self.opened.pop() {
+            // What did not come to be may have nothing to take down.
+            let is_whole = top.is_some();
+            drop(top);
+            for words in (lower.close)(&place) {
+                let output = tools.run(&words)?;
+                if output.code != 0 && is_whole {
+                    return Err(output.failure(&format!("taking {} down", place.layer)));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Overwrites the places of a device where tools would find something of an earlier run.
+fn wipe(path: &Path) -> Result<(), Failure> {
+    let mut options = OpenOptions::new();
+    let opened = options.read(true).write(true).custom_flags(libc::O_DIRECT).open(path);
+    let wiped = opened.and_then(|mut device| {
+        let size_bytes = device.seek(SeekFrom::End(0))?;
+        wipe_signatures(&device, &(0..size_bytes))
+    });
+    wiped.map_err(|error| Failure::of(format!("wiping signatures of {}: {error}", path.display())))
+}
+
+/// A new key, which no file has.
+fn new_key() -> Result<File, Failure> {
+    let failed = |error: std::io::Error| Failure::of(format!("making a key: {error}"));
+    let memory = memfd_create("key", MemfdFlags::CLOEXEC).map_err(|error| failed(error.into()))?;
+    let mut key = File::from(memory);
+    let bytes: [u8; 32] = rand::random();
+    key.write_all(&bytes).map_err(failed)?;
+    Ok(key)
+}
+
+/// What is looked for on the device below.
+const PLAIN_TEXT: &[u8; 32] = b"kurabe's plain text to be hidden";
+
+/// How much of the device below is searched: its header and the first of its data.
+const SEARCHED_BYTES: u64 = 32 << 20;
+
+/// Writes a plain text to the beginning of a layer, and looks for it on the device below.
+fn verify_encrypted(place: &Place, top: &Node) -> Result<(), Failure> {
+    let failed = |error: std::io::Error| {
+        Failure::of(format!("verifying that {} encrypts: {error}", place.layer))
+    };
+    let written = PLAIN_TEXT.repeat(4096 / PLAIN_TEXT.len());
+    let mut device = OpenOptions::new().write(true).open(top.path()).map_err(failed)?;
+    device.write_all(&written).and_then(|()| device.sync_all()).map_err(failed)?;
+    drop(device);
+    drop_pages_of(top)?;
+    drop_pages_of(&place.node)?;
+    let read = |node: &Node, bytes: u64| {
+        let mut found = Vec::new();
+        File::open(node.path())?.take(bytes).read_to_end(&mut found).map(|_| found)
+    };
+    if read(top, written.len() as u64).map_err(failed)? != written {
+        return Err(Failure::of(format!(
+            "{} gave back other bytes than were written",
+            place.layer
+        )));
+    }
+    let below = read(&place.node, SEARCHED_BYTES).map_err(failed)?;
+    drop_pages_of(&place.node)?;
+    match position_of(PLAIN_TEXT, &below) {
+        None => Ok(()),
+        Some(at) => Err(Failure::of(format!(
+            "{} does not encrypt: what was written to it is at byte {at} of the device below",
+            place.layer
+        ))),
+    }
+}
+
+fn position_of(text: &[u8], bytes: &[u8]) -> Option<usize> {
+    bytes.windows(text.len()).position(|window| window == text)
+}
+
+/// Strings out of words.
+fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(ToString::to_string).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn checked(text: &str) -> Result<(), String> {
+        let contender = Contender::parse(text, &crate::filesystem::known()).unwrap();
+        check(&contender).and_then(|()| upper::check(&contender))
+    }
+
+    fn place(layer: &str) -> Place {
+        let contender = format!("ext4 over {layer}");
+        let contender = Contender::parse(&contender, &crate::filesystem::known()).unwrap();
+        Place {
+            node: Node::of_nothing("/nodes/vda"),
+            size_bytes: 100 << 20,
+            name: "kurabe0".into(),
+            index: 0,
+            layer: contender.below()[0].clone(),
+            key: tempfile::tempfile().unwrap(),
+        }
+    }
+
+    #[test]
+    fn names_are_unique_among_all_layers_and_file_systems() {
+        let mut names: Vec<&str> = all().iter().map(|lower| lower.name).collect();
+        names.extend(upper::all().iter().map(|one| one.name));
+        names.extend(crate::filesystem::all().iter().map(|one| one.name));
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count);
+        for lower in all() {
+            assert!(layer::read(lower.name).is_err(), "{}", lower.name);
+            assert!(!lower.modules.is_empty() && !lower.tools.is_empty(), "{}", lower.name);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_below_is_refused_with_the_rule() {
+        for (text, said) in [
+            ("luks over ext4", "'luks' is a block device; write ext4 over luks"),
+            ("raid5:3 over xfs", "write xfs over raid5:3"),
+            ("ext4 over gocryptfs", "write gocryptfs over ext4"),
+            ("ext4 over delay:1ms over luks", "write over luks over delay:1ms"),
+            ("ext4 over lux", "did you mean 'luks'"),
+            ("ext4 over luks:2", "takes nothing after a colon"),
+            ("ext4 over luks @ noatime", "leave '@' out"),
+            ("ext4 over luks --header=x", "'--header=x': luks takes cipher=,"),
+            ("ext4 over luks --cipher", "'--cipher': luks takes"),
+            ("ext4 over luks --cipher=/etc/x", "'--cipher=/etc/x': luks takes"),
+            ("ext4 over luks aged git:9", "leave 'aged' or 'over luks' out"),
+            ("ext4 over raid5:2", "raid5 has 3 to 64 members; write raid5:3"),
+            ("ext4 over raid6", "raid6 has 4 to 64 members; write raid6:4"),
+            ("ext4 over raid1:65", "raid1 has 2 to 64 members"),
+            ("ext4 over raid1:2 chunk=1M", "'chunk=1M': raid1 takes bitmap=,"),
+        ] {
+            let error = checked(text).expect_err(text);
+            assert!(error.contains(said), "{text}: {error}");
+        }
+        for text in [
+            "ext4 over luks over raid1:2 over delay:1ms",
+            "raw over luks --cipher=aes-xts-plain64 --sector-size=4096",
+            "xfs over raid5:3 chunk=1M --consistency-policy=ppl",
+            "overlayfs over ext4 over lvm-thin over luks",
+        ] {
+            checked(text).expect(text);
+        }
+    }
+
+    #[test]
+    fn a_machine_that_is_no_guest_refuses() {
+        let known = crate::filesystem::known();
+        let contender = |text| Contender::parse(text, &known).unwrap();
+        let here = missing(&contender("ext4 over luks"));
+        assert!(here[0].contains("--on debian"), "{here:?}");
+        let there = missing(&contender("ext4 over luks on debian"));
+        assert!(!there.iter().any(|line| line.contains("--on debian")), "{there:?}");
+        assert!(missing(&contender("ext4 over delay:1ms")).is_empty());
+        assert!(!is_kurabes_guest());
+    }
+
+    #[test]
+    fn options_go_to_the_command_that_takes_them() {
+        let place = place("luks --cipher=aes-xts-plain64 perf-no_read_workqueue");
+        let of = |names: &[&str]| place.options(names).collect::<Vec<_>>();
+        assert_eq!(of(&["cipher=", "hash="]), ["--cipher=aes-xts-plain64"]);
+        assert_eq!(of(&["perf-no_read_workqueue"]), ["--perf-no_read_workqueue"]);
+    }
+
+    #[test]
+    fn members_are_equal_parts_at_whole_mebibytes() {
+        let tables = members::tables(&place("raid5:3"));
+        assert_eq!(
+            tables,
+            [
+                "0 67584 linear /nodes/vda 0",
+                "0 67584 linear /nodes/vda 67584",
+                "0 67584 linear /nodes/vda 135168"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_plain_text_is_found_wherever_it_lies() {
+        let mut bytes = vec![7; 5000];
+        assert_eq!(position_of(PLAIN_TEXT, &bytes), None);
+        bytes.splice(4321..4321, *PLAIN_TEXT);
+        assert_eq!(position_of(PLAIN_TEXT, &bytes), Some(4321));
+    }
+}

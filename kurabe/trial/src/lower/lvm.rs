@@ -1,0 +1,137 @@
+//! LVM: a linear volume, a striped one, and a thin one whose pool's blocks are allocated as they are written.
+
+use std::path::PathBuf;
+
+use super::{Lower, Place, members, words};
+use crate::filesystem::Tool;
+use crate::tool::{Failure, Toolbox};
+
+const LVM_PACKAGE: Tool = Tool::new("lvm", "lvm2", "version");
+
+/// A linear volume.
+pub static LVM: Lower = LINEAR;
+
+const LINEAR: Lower = Lower {
+    name: "lvm",
+    summary: "a linear volume of LVM over the whole device",
+    tools: &[LVM_PACKAGE],
+    modules: &[members::MODULE],
+    members_min: None,
+    options: &[],
+    encrypts: false,
+    shows_old_bytes: true,
+    make: |place, tools| {
+        group(place, tools)?;
+        volume(place, tools, &["--extents=100%FREE"], &[])
+    },
+    is_syncing: |_| false,
+    describe,
+    close,
+};
+
+/// A striped volume.
+pub static STRIPE: Lower = Lower {
+    name: "lvm-stripe",
+    summary: "a volume of LVM that is striped over N parts of the device",
+    tools: &[LVM_PACKAGE, Tool::new("dmsetup", "dmsetup", "--version")],
+    members_min: Some(2),
+    options: &["stripesize="],
+    make: |place, tools| {
+        members::make(place, tools)?;
+        group(place, tools)?;
+        let stripes = format!("--stripes={}", place.members());
+        volume(place, tools, &["--type=striped", "--extents=100%FREE", &stripes], &["stripesize="])
+    },
+    close: |place| {
+        let mut all = close(place);
+        all.extend(members::remove(place));
+        all
+    },
+    ..LINEAR
+};
+
+/// A thin volume.
+pub static THIN: Lower = Lower {
+    name: "lvm-thin",
+    summary: "a thin volume of LVM, whose pool's blocks are allocated when they are first written",
+    modules: &["dm_thin_pool", members::MODULE],
+    options: &["chunksize=", "zero="],
+    shows_old_bytes: false,
+    make: |place, tools| {
+        group(place, tools)?;
+        let pool = ["--type=thin-pool", "--extents=90%FREE", "--name=pool"];
+        let mut make = lvm(place, "lvcreate", &pool);
+        make.extend(place.options(&["chunksize=", "zero="]));
+        make.push(place.name.clone());
+        tools.expect(&make, "making the thin pool failed")?;
+        let ask = ["--noheadings", "--nosuffix", "--units=b", "--options=lv_size"];
+        let mut ask = lvm(place, "lvs", &ask);
+        ask.push(format!("{}/pool", place.name));
+        let bytes = tools.look(&ask, "the thin pool has no size")?;
+        let size = format!("--virtualsize={}b", bytes.trim());
+        volume(place, tools, &["--type=thin", &size, "--thinpool=pool"], &[])
+    },
+    ..LINEAR
+};
+
+/// What of the device's parts the group is made of.
+fn devices(place: &Place) -> Vec<String> {
+    match place.layer.argument {
+        Some(_) => members::paths(place),
+        None => {
+            // LVM looks for devices below /dev only. A guest's kernel names its own there.
+            let name = place.node.path().file_name().unwrap_or_default();
+            vec![format!("/dev/{}", name.to_string_lossy())]
+        }
+    }
+}
+
+/// A command of LVM that sees the group's devices and no others.
+fn lvm(place: &Place, command: &str, arguments: &[&str]) -> Vec<String> {
+    // No udev runs in a guest. What checks thin pools is in a package of its own, and a new pool is sound.
+    const SETTINGS: &str = "activation { udev_sync=0 udev_rules=0 monitoring=0 } \
+                            global { thin_check_executable=\"\" } \
+                            backup { backup=0 archive=0 }";
+    let devices = devices(place).join(",");
+    let mut words = words(&["lvm", command, "--config", SETTINGS, "--devices", &devices]);
+    words.extend(arguments.iter().map(ToString::to_string));
+    words
+}
+
+fn group(place: &Place, tools: &mut Toolbox) -> Result<(), Failure> {
+    let mut make = lvm(place, "pvcreate", &["--yes"]);
+    make.extend(devices(place));
+    tools.expect(&make, "pvcreate failed")?;
+    let mut make = lvm(place, "vgcreate", &["--yes", &place.name]);
+    make.extend(devices(place));
+    tools.expect(&make, "vgcreate failed").map(drop)
+}
+
+/// Makes the volume, which is called `disk`.
+fn volume(
+    place: &Place,
+    tools: &mut Toolbox,
+    arguments: &[&str],
+    options: &[&str],
+) -> Result<PathBuf, Failure> {
+    let mut make = lvm(place, "lvcreate", &["--yes", "--wipesignatures=n", "--zero=n"]);
+    // A thin volume has nothing to be wiped, and takes no word for it.
+    if arguments.contains(&"--type=thin") {
+        make.truncate(make.len() - 2);
+    }
+    make.extend(arguments.iter().map(ToString::to_string));
+    make.extend(place.options(options));
+    make.extend(["--name=disk".into(), place.name.clone()]);
+    tools.expect(&make, "lvcreate failed")?;
+    Ok(format!("/dev/mapper/{}-disk", place.name).into())
+}
+
+fn describe(place: &Place) -> Vec<String> {
+    let mut ask = lvm(place, "lvs", &["--all", "--options=+stripes,stripe_size,chunk_size,zero"]);
+    ask.push(place.name.clone());
+    ask
+}
+
+fn close(place: &Place) -> Vec<Vec<String>> {
+    vec![lvm(place, "vgchange", &["--activate=n", &place.name])]
+}

@@ -1,0 +1,117 @@
+//! md arrays: mdadm, metadata 1.2. A mirror or parity array has finished its first resync before anything is
+//! measured on it.
+
+use std::fs;
+use std::path::PathBuf;
+
+use super::{Lower, Place, members, words};
+use crate::filesystem::Tool;
+
+/// Striping.
+pub static RAID0: Lower = raid(
+    "raid0",
+    "md striping over N parts of the device",
+    2,
+    &["raid0", members::MODULE],
+    &["chunk="],
+);
+
+/// Mirrors.
+pub static RAID1: Lower = raid(
+    "raid1",
+    "md mirrors on N parts of the device",
+    2,
+    &["raid1", members::MODULE],
+    &["bitmap=", "consistency-policy="],
+);
+
+/// One parity.
+pub static RAID5: Lower = raid(
+    "raid5",
+    "md with one parity over N parts of the device",
+    3,
+    &["raid456", members::MODULE],
+    PARITY_OPTIONS,
+);
+
+/// Two parities.
+pub static RAID6: Lower = raid(
+    "raid6",
+    "md with two parities over N parts of the device",
+    4,
+    &["raid456", members::MODULE],
+    PARITY_OPTIONS,
+);
+
+/// Striped mirrors.
+pub static RAID10: Lower = raid(
+    "raid10",
+    "md striped mirrors over N parts of the device",
+    2,
+    &["raid10", members::MODULE],
+    &["chunk=", "layout=", "bitmap=", "consistency-policy="],
+);
+
+const PARITY_OPTIONS: &[&str] = &["chunk=", "layout=", "bitmap=", "consistency-policy="];
+
+const TOOLS: &[Tool] =
+    &[Tool::new("mdadm", "mdadm", "--version"), Tool::new("dmsetup", "dmsetup", "--version")];
+
+const fn raid(
+    name: &'static str,
+    summary: &'static str,
+    members_min: u32,
+    modules: &'static [&'static str],
+    options: &'static [&'static str],
+) -> Lower {
+    Lower {
+        name,
+        summary,
+        tools: TOOLS,
+        modules,
+        members_min: Some(members_min),
+        options,
+        encrypts: false,
+        shows_old_bytes: true,
+        make: |place, tools| {
+            members::make(place, tools)?;
+            // It would leave room for other work of this machine, which a guest does not have.
+            let _ = fs::write("/proc/sys/dev/raid/speed_limit_min", "10000000");
+            let _ = fs::write("/proc/sys/dev/raid/speed_limit_max", "10000000");
+            let path = path(place);
+            let level = place.layer.name.trim_start_matches("raid");
+            let create = ["mdadm", "--create", &path, "--run", "--metadata=1.2"];
+            let mut create = words(&create);
+            create.push(format!("--level={level}"));
+            create.push(format!("--raid-devices={}", place.members()));
+            create.extend(place.options(ALL_OPTIONS));
+            create.extend(members::paths(place));
+            tools.expect(&create, "mdadm --create failed")?;
+            Ok(path.into())
+        },
+        is_syncing: |place| {
+            let action = sysfs(place).join("sync_action");
+            fs::read_to_string(action).is_ok_and(|action| action.trim() != "idle")
+        },
+        describe: |place| words(&["mdadm", "--detail", &path(place)]),
+        close: |place| {
+            let mut all = vec![words(&["mdadm", "--stop", &path(place)])];
+            all.extend(members::remove(place));
+            all
+        },
+    }
+}
+
+const ALL_OPTIONS: &[&str] = &["chunk=", "layout=", "bitmap=", "consistency-policy="];
+
+fn number(place: &Place) -> usize {
+    100 + place.index
+}
+
+fn path(place: &Place) -> String {
+    format!("/dev/md{}", number(place))
+}
+
+fn sysfs(place: &Place) -> PathBuf {
+    format!("/sys/block/md{}/md", number(place)).into()
+}
