@@ -16,11 +16,14 @@ use lab::study_file;
 use loads::kind::KINDS;
 use publications::measure;
 
+const BUNDLED: [&str; 6] =
+    ["cannyls", "operating-systems", "flash-overhead", "dbench", "durable-puts", "buffered-puts"];
+
 #[test]
 fn a_bundled_study_can_be_printed_saved_and_run_from_its_file() {
     let site = Site::new();
     let list = site.run(&["studies"]).expect(0).stdout;
-    for name in ["cannyls", "operating-systems", "flash-overhead", "dbench", "durable-puts"] {
+    for name in BUNDLED {
         assert!(list.contains(&format!("\n{name}\n")) || list.starts_with(name), "{list}");
         let file = site.run(&["studies", name]).expect(0).stdout;
         let path = site.work().join("mine.toml");
@@ -171,7 +174,7 @@ const LINES_MAX: usize = 60;
 fn no_bundled_study_is_longer_than_a_page_or_two_of_a_terminal() {
     let site = Site::new();
     let mut random = Random(1);
-    for name in ["cannyls", "operating-systems", "flash-overhead", "dbench", "durable-puts"] {
+    for name in BUNDLED {
         let text = site.run(&["run", name, "--print-study"]).expect(0).stdout;
         let file_systems = trial::filesystem::known();
         let known = Catalogue { file_systems: &file_systems, kinds: KINDS };

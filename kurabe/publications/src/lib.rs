@@ -159,6 +159,12 @@ fn read_with(study: &Study, known: Option<&Known<'_>>) -> Result<Publication, Er
 
 /// The heading of everything that concerns a publication.
 const HEADING: &str = "Next to the published figures";
+/// The heading where a study has conclusions of its own and nothing was published.
+const HEADING_OF_CLAIMS: &str = "Conclusions";
+
+fn heading_of(study: &Study) -> &'static str {
+    if study.published.is_empty() { HEADING_OF_CLAIMS } else { HEADING }
+}
 
 /// What a result says of its publication: conclusions, then tables with their pictures. Empty for a
 /// study without one.
@@ -167,7 +173,7 @@ pub fn section(plan: &Plan, records: &[Record], analysis: &Analysis) -> Vec<Bloc
     if study.published.is_empty() && study.claims.is_empty() {
         return Vec::new();
     }
-    let mut blocks = vec![Block::heading(2, "published", HEADING)];
+    let mut blocks = vec![Block::heading(2, "published", heading_of(study))];
     blocks.extend(study.source.clone().map(Block::Text));
     let publication = match read(study) {
         Ok(publication) => publication,
@@ -206,22 +212,25 @@ pub fn summary(plan: &Plan, records: &[Record], analysis: &Analysis) -> Vec<Bloc
         Err(_) => return section(plan, records, analysis),
     };
     let judged = publication.judge(plan, records, analysis);
-    let mut said = format!(
-        "{} next to what was measured: in the page, and with --verbose.",
-        counted(publication.tables.len(), "published table")
-    );
+    let mut said = Vec::new();
+    if !publication.tables.is_empty() {
+        said.push(format!(
+            "{} next to what was measured: in the page, and with --verbose.",
+            counted(publication.tables.len(), "published table")
+        ));
+    }
     let of = |outcome| judged.iter().filter(move |one| one.outcome == outcome);
     for (outcome, words) in [(Outcome::Holds, "Holds"), (Outcome::Fails, "Fails")] {
         let texts: Vec<String> = of(outcome).map(|one| format!("“{}”", one.text)).collect();
         if !texts.is_empty() {
-            said.push_str(&format!(" {words} here: {}.", list(&texts)));
+            said.push(format!("{words} here: {}.", list(&texts)));
         }
     }
     let open = of(Outcome::Inconclusive).count();
     if open > 0 {
-        said.push_str(&format!(" Inconclusive here: {}.", counted(open, "conclusion")));
+        said.push(format!("Inconclusive here: {}.", counted(open, "conclusion")));
     }
-    vec![Block::heading(2, "", HEADING), Block::Text(said)]
+    vec![Block::heading(2, "", heading_of(study)), Block::Text(said.join(" "))]
 }
 
 impl Publication {

@@ -1,5 +1,5 @@
-//! The bundled studies: four publications and a question that one of them left open, each as one
-//! study file of this program.
+//! The bundled studies: four publications, and questions that they left open, each as one study file
+//! of this program.
 //!
 //! What a study of either kind needs before it is carried out stands here too: which profile is
 //! taken, and whether what is said of a publication names what the study has.
@@ -26,7 +26,7 @@ pub struct Bundled {
 }
 
 /// The bundled studies.
-pub const BUNDLED: [Bundled; 5] = [
+pub const BUNDLED: [Bundled; 6] = [
     Bundled { name: "cannyls", text: include_str!("../../../../studies/cannyls.toml") },
     Bundled {
         name: "operating-systems",
@@ -38,6 +38,7 @@ pub const BUNDLED: [Bundled; 5] = [
     },
     Bundled { name: "dbench", text: include_str!("../../../../studies/dbench.toml") },
     Bundled { name: "durable-puts", text: include_str!("../../../../studies/durable-puts.toml") },
+    Bundled { name: "buffered-puts", text: include_str!("../../../../studies/buffered-puts.toml") },
 ];
 
 /// What a study can name.

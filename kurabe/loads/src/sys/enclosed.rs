@@ -390,7 +390,8 @@ fn carry_out<'a>(
 }
 
 /// Files of procfs that tell root about the host: names of keys, addresses in the kernel, its memory.
-const COVERED: [&CStr; 7] = [
+const COVERED: [&CStr; 8] = [
+    c"/proc/cmdline",
     c"/proc/keys",
     c"/proc/key-users",
     c"/proc/kallsyms",
