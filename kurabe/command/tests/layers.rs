@@ -3,6 +3,8 @@
 
 mod harness;
 
+use std::fs;
+
 use std::time::Duration;
 
 use harness::{Site, root, signal, wait_until};
@@ -173,6 +175,24 @@ fn a_file_system_in_user_space_under_a_stack_is_told_its_user_and_its_time() {
     let record = site.record_of("x");
     assert!(record["daemon_cpu_ns"].as_u64().unwrap() > 0, "{record:#}");
     assert_eq!(record["counts_write_bytes"], false, "{record:#}");
+    site.expect_nothing_left();
+}
+
+#[test]
+fn files_of_a_stack_belong_to_the_user_and_unknown_mount_options_are_refused() {
+    if !root() {
+        return;
+    }
+    let site = Site::new();
+    let command = ["sh", "-c", "echo hi >f && chmod 600 f && test -O f && cat f"];
+    for upper in uppers() {
+        let flags = ["--device", "mem:320M", "--user", "nobody"];
+        site.compare(&[&format!("x: {upper} over ext4")], &flags, &command).expect(0);
+        fs::remove_dir_all(site.work().join("result")).unwrap();
+    }
+    // libfuse would put another directory in the place of the one that is shown.
+    let stack = "bindfs @ modules=subdir,subdir=.. over ext4";
+    site.compare(&[stack], &[], &command).expect(2).says(&["'modules=subdir'"]);
     site.expect_nothing_left();
 }
 

@@ -117,6 +117,84 @@ pub fn by_name(name: &str) -> Option<&'static Upper> {
 /// Directories that a layer of several has, at most: each is a word of a command line.
 const NUMBER_MAX: u32 = 64;
 
+/// Mount options that layers over a directory may have, and their beginnings up to `=` or `.`: of every file system, of
+/// FUSE, of overlayfs and of mergerfs. Each was read about; one that follows links, loads something or names another
+/// directory is none of them. What a layer does not know it refuses itself.
+const MOUNT_OPTIONS: [&str; 64] = [
+    "ac_attr_timeout=",
+    "async_read",
+    "async_read=",
+    "attr_timeout=",
+    "auto_cache",
+    "big_writes",
+    "cache.",
+    "category.",
+    "congestion_threshold=",
+    "default_permissions",
+    "direct_io",
+    "dirsync",
+    "dropcacheonclose=",
+    "entry_timeout=",
+    "fast_ino",
+    "fsync=",
+    "func.",
+    "fuse_msg_size=",
+    "hard_remove",
+    "ignorepponrename=",
+    "index=",
+    "inodecalc=",
+    "kernel_cache",
+    "lazytime",
+    "link_cow=",
+    "max_background=",
+    "max_read=",
+    "max_readahead=",
+    "max_write=",
+    "metacopy=",
+    "minfreespace=",
+    "moveonenospc=",
+    "negative_timeout=",
+    "nfs_export=",
+    "noacl",
+    "noatime",
+    "noauto_cache",
+    "nodev",
+    "nodiratime",
+    "noexec",
+    "nosuid",
+    "noxattrs=",
+    "posix_acl=",
+    "process-thread-count=",
+    "read-thread-count=",
+    "readahead=",
+    "readdir_ino",
+    "readdirplus=",
+    "redirect_dir=",
+    "relatime",
+    "splice_move",
+    "splice_read",
+    "splice_write",
+    "statfs=",
+    "static_nlink",
+    "strictatime",
+    "sync_read",
+    "threads=",
+    "timeout=",
+    "use_ino",
+    "volatile",
+    "writeback_cache",
+    "xattr=",
+    "xino=",
+];
+
+/// Whether a mount option is one of those.
+fn is_mount_option(option: &str) -> bool {
+    MOUNT_OPTIONS.iter().any(|known| match known.strip_suffix(['=', '.']) {
+        Some(_) => option.starts_with(known) && option.len() > known.len(),
+        None => option == *known,
+    })
+}
+
 /// Refuses layers above the file system that there are not, or that cannot be there.
 pub fn check(contender: &Contender) -> Result<(), String> {
     let names: Vec<&str> = all().iter().map(|upper| upper.name).collect();
@@ -133,6 +211,10 @@ pub fn check(contender: &Contender) -> Result<(), String> {
                     format!("'{layer}': {} takes nothing after a colon", upper.name)
                 });
             }
+        }
+        if let Some(option) = layer.mount_options.iter().find(|option| !is_mount_option(option)) {
+            let what = "mount option of a layer over a directory is called";
+            return Err(unknown(what, option, &MOUNT_OPTIONS));
         }
         let is_taken = |word: &String| upper.options.iter().any(|option| word.starts_with(option));
         if let Some(word) = layer.options.iter().find(|word| !is_taken(word)) {

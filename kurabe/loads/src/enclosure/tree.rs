@@ -49,8 +49,16 @@ const SETTINGS: [&str; 12] = [
     "/etc/passwd",
     "/etc/services",
 ];
-/// Where the servers are named that know other machines' addresses.
-const RESOLVER: &str = "/etc/resolv.conf";
+/// What is read of `/etc` to reach another machine: where libraries are, and the addresses of machines.
+const WAYS_OUT: [&str; 7] = [
+    "/etc/gai.conf",
+    "/etc/host.conf",
+    "/etc/hosts",
+    "/etc/ld.so.cache",
+    "/etc/nsswitch.conf",
+    "/etc/resolv.conf",
+    "/etc/services",
+];
 
 /// What everybody may have of `/dev`.
 const NODES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
@@ -78,6 +86,9 @@ pub(super) struct Plan {
     /// What was opened to be checked, held until it is shown.
     pub checked: Vec<OwnedFd>,
     made: BTreeSet<PathBuf>,
+    /// Whether no tree of programs is shown: fio's client gives a server, whoever that is, each file that it
+    /// asks for, so nothing is there but what the load itself needs.
+    is_bare: bool,
 }
 
 /// The tree of an enclosure.
@@ -85,7 +96,7 @@ pub(super) struct Plan {
 /// # Errors
 /// A directory, file or device that it is to contain is not there, or is the root.
 pub(super) fn plan(enclosure: &Enclosure) -> io::Result<Plan> {
-    let mut plan = Plan::default();
+    let mut plan = Plan { is_bare: enclosure.is_online, ..Plan::default() };
     plan.file(Path::new(MARK))?;
     for directory in ["/proc", "/sys", "/dev", "/run", "/tmp", "/etc", "/var"] {
         plan.directory(Path::new(directory))?;
@@ -100,11 +111,14 @@ pub(super) fn plan(enclosure: &Enclosure) -> io::Result<Plan> {
     for (path, target) in LINKS {
         plan.link(target.into(), Path::new(path))?;
     }
-    plan.system()?;
-    plan.programs(&enclosure.programs)?;
-    if enclosure.is_online && Path::new(RESOLVER).exists() {
-        plan.named_file(Path::new(RESOLVER))?;
+    if plan.is_bare {
+        for path in WAYS_OUT.map(Path::new) {
+            plan.named_file(path)?;
+        }
+    } else {
+        plan.system()?;
     }
+    plan.programs(&enclosure.programs)?;
     for node in NODES.map(Path::new).into_iter().filter(|node| node.exists()) {
         plan.attach(node, Access::Device)?;
     }
@@ -184,16 +198,21 @@ impl Plan {
 
     /// Programs outside of the trees, and this one, with what they need.
     fn programs(&mut self, programs: &[PathBuf]) -> io::Result<()> {
-        let mut files = programs::with_needs(programs);
         let own = own_program();
-        if !own.starts_with("/proc") {
-            files.push(own);
-        }
+        let own = Some(own).filter(|own| !own.starts_with("/proc"));
+        let mut files = if self.is_bare {
+            programs::with_needs(&programs.iter().cloned().chain(own).collect::<Vec<_>>())
+        } else {
+            programs::with_needs(programs).into_iter().chain(own).collect()
+        };
         files.extend(own_libraries());
         for file in files {
             self.named_file(&file)?;
         }
-        // fio loads its engines from there.
+        // fio loads its engines from there; its client runs none.
+        if self.is_bare {
+            return Ok(());
+        }
         let beside =
             |program: &PathBuf| Some(program.canonicalize().ok()?.parent()?.join("../lib/fio"));
         for directory in programs.iter().filter_map(beside) {
@@ -207,7 +226,7 @@ impl Plan {
     /// Shows a file or directory where it is, unless a tree shows it already, and the name that leads to it.
     fn named_file(&mut self, name: &Path) -> io::Result<()> {
         let Ok(path) = name.canonicalize() else { return Ok(()) };
-        if !is_in_tree(&path) {
+        if self.is_bare || !is_in_tree(&path) {
             self.attach(&path, Access::Read)?;
         }
         self.name(name, &path)
@@ -222,7 +241,8 @@ impl Plan {
 
     /// Makes a name lead to where it leads outside.
     fn name(&mut self, name: &Path, path: &Path) -> io::Result<()> {
-        if name != path && name.is_absolute() && !is_in_tree(name) {
+        let is_shown = !self.is_bare && is_in_tree(name);
+        if name != path && name.is_absolute() && !is_shown {
             self.parents(name)?;
             self.link(path.to_path_buf(), name)?;
         }
@@ -369,6 +389,36 @@ mod tests {
         ];
         let points: Vec<&Path> = points_below(&mounts, Path::new("/usr")).into_iter().collect();
         assert_eq!(points, [Path::new("/usr/local"), Path::new("/usr/share")]);
+    }
+
+    #[test]
+    fn what_reaches_other_machines_sees_files_that_it_needs_and_no_trees() {
+        let place = tempfile::tempdir_in("/var/tmp").unwrap();
+        let enclosure = Enclosure {
+            directories: vec![place.path().into()],
+            programs: vec!["/bin/cat".into()],
+            is_online: true,
+            ..Enclosure::default()
+        };
+        let plan = plan(&enclosure).unwrap();
+        let read: Vec<&str> = plan
+            .parts
+            .iter()
+            .filter(|part| !part.is_writable && !part.is_device)
+            .map(|part| part.path.to_str().unwrap())
+            .collect();
+        assert!(read.iter().any(|path| path.ends_with("/bin/cat")), "{read:?}");
+        let is_needed = |path: &&str| {
+            let own = own_program();
+            Path::new(path) == own
+                || path.ends_with("/cat")
+                || path.contains(".so")
+                || WAYS_OUT.iter().any(|way| {
+                    Path::new(way).canonicalize().is_ok_and(|way| way == Path::new(path))
+                })
+        };
+        let others: Vec<&&str> = read.iter().filter(|path| !is_needed(path)).collect();
+        assert!(others.is_empty(), "{others:?}");
     }
 
     #[test]

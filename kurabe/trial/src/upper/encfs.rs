@@ -14,7 +14,7 @@ pub static ENCFS: Upper = Upper {
     daemon: Some("encfs"),
     prepare: |place, _| place.make_below(&[DIRECTORY]),
     mount: |place| {
-        let mut words = words(&["encfs", "--standard"]);
+        let mut words = words(&["encfs", "--standard", "--public"]);
         // The program that it asks for the password; its path has no character of a shell's.
         words.push(format!("--extpass=cat {}", place.password_text()));
         words.extend(place.layer.options.iter().cloned());
