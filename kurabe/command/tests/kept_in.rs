@@ -1,5 +1,5 @@
-//! fio, dbench and bonnie++ are started in one place, which puts them into an enclosure: compared with the
-//! sources, so that no second way appears.
+//! fio, dbench, bonnie++ and servers are started in two places, which see to it that they are in an enclosure:
+//! compared with the sources, so that no third way appears.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,12 +11,13 @@ use workspace::{crates, root};
 mod workspace;
 
 /// The programs that do as somebody's job says.
-const PROGRAMS: [&str; 3] = ["fio", "dbench", "bonnie++"];
+const PROGRAMS: [&str; 6] = ["fio", "dbench", "bonnie++", "postgres", "initdb", "pgbench"];
 
 /// The functions of the crate `loads` that make a command, with what they start.
-const STARTERS: [(&str, &str, &str); 10] = [
+const STARTERS: [(&str, &str, &str); 11] = [
     ("age/place.rs", "run", "git"),
     ("enclosure.rs", "refusal", "a process that never becomes a program"),
+    ("server.rs", "start", "a server, in the enclosure that its load is in already"),
     ("tool.rs", "ask", "a tool that is kept in, in an enclosure without a contender"),
     ("tool.rs", "command", "a tool that is not kept in"),
     ("tool.rs", "run_kept_in", "a tool that is kept in, in its enclosure"),

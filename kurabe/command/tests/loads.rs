@@ -334,6 +334,58 @@ fn refused(files: &[(&str, &str)], contenders: &[&str], flags: &[&str], says: &[
 }
 
 #[test]
+fn pgbench_runs_on_a_server_of_its_own_and_its_figure_is_ours() {
+    if !root() || !harness::postgresql() {
+        return;
+    }
+    let site = Site::new();
+    let flags = ["--device", "mem:384M", "--runs", "1", "--time", "2s", "--pgbench", "2 scale=1"];
+    compare(&site, &["ext4", "xfs"], &flags).expect(0);
+    for record in site.records() {
+        let load = load_of(&record);
+        let details = &load["details"];
+        let output = details["pgbench_output"].as_str().unwrap();
+        let (_, rest) = output.split_once("tps = ").unwrap();
+        let own: f64 = rest.split(' ').next().unwrap().parse().unwrap();
+        assert_eq!(load["metrics"][0]["name"], "transactions");
+        assert_eq!(load["metrics"][0]["value"].as_f64().unwrap(), own);
+        // The same out of the log of every transaction: pgbench rounds to a microsecond, and counts the time in which
+        // its threads begin and end.
+        let by_log = details["log_transactions_per_second"].as_f64().unwrap();
+        assert!((by_log / own - 1.0).abs() < 0.05, "{by_log} {own}");
+        assert_eq!(latency(load, "commit")["count"], details["commits"]);
+        assert_eq!(details["full_page_writes"], "on");
+        for name in ["create", "load", "checkpoint", "start", "run", "shutdown"] {
+            assert!(phase(&record, name)["elapsed_ns"].as_u64().unwrap() > 0, "{name}");
+        }
+        assert!(written_bytes(&record, "load") > 16 << 20);
+        let ended = record["phases"].as_array().unwrap();
+        let names: Vec<&str> = ended.iter().filter_map(|one| one["phase"].as_str()).collect();
+        let place = |name: &str| names.iter().position(|one| *one == name).unwrap();
+        assert!(
+            place("checkpoint") < place("start") && place("shutdown") > place("run"),
+            "{names:?}"
+        );
+    }
+    site.expect_nothing_left();
+}
+
+#[test]
+fn a_server_that_does_not_start_says_why() {
+    if !root() || !harness::postgresql() {
+        return;
+    }
+    let site = Site::new();
+    let wrong = ["--pgbench", "1 scale=1", "--postgres", "shared_buffers=plenty"];
+    let ran =
+        compare(&site, &["ext4"], &[&["--device", "mem:384M", "--runs", "1"], &wrong[..]].concat());
+    let words = format!("{}{}", ran.stdout, ran.stderr);
+    assert!(words.contains("`postgres` did not start"), "{words}");
+    assert!(words.contains("invalid value for parameter \"shared_buffers\""), "{words}");
+    site.expect_nothing_left();
+}
+
+#[test]
 fn loads_that_are_too_large_are_refused_with_both_sizes() {
     let room = "the device has 67108864 bytes (64M)";
     let program = [("p.obj", "Command { 9000.times { New(1M); }; }")];
@@ -347,6 +399,12 @@ fn loads_that_are_too_large_are_refused_with_both_sizes() {
     if tool("dbench").is_some() {
         refused(&[], &["ext4"], &["--dbench", "9"], &["files of 9 clients take 2156", room]);
         refused(&[], &["ext4"], &["--dbench-replay", "9"], &["files of 9 clients take", room]);
+    }
+    if harness::postgresql() {
+        let postgres = ["--pgbench", "4"];
+        refused(&[], &["ext4"], &postgres, &["its log and a checkpoint need", "400M", room]);
+        let typo = ["--pgbench", "1", "--postgres", "synchronus_commit=off"];
+        refused(&[], &["ext4"], &typo, &["did you mean 'synchronous_commit'?"]);
     }
     if tool("bonnie++").is_some() {
         refused(&[], &["ext4"], &["--bonnie"], &["files take 1073741824 bytes (1G)", room]);

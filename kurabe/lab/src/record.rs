@@ -361,16 +361,7 @@ impl Record {
     /// its own of it, before or after the run as it belongs.
     pub fn set_aside(&mut self, aside: Aside) {
         let Aside { phase, usage } = aside;
-        let Some(place) = self.phases.iter().position(|entry| entry.phase == Phase::Run) else {
-            return;
-        };
-        let run = &mut self.phases[place];
-        run.elapsed_ns = run.elapsed_ns.saturating_sub(phase.elapsed_ns);
-        run.device = match (run.device, phase.device) {
-            (Some(run), Some(aside)) => Some(run - aside),
-            (run, _) => run,
-        };
-        run.machine_cpu_ns = less(run.machine_cpu_ns, phase.machine_cpu_ns);
+        let Some(place) = self.take_out(Phase::Run, &phase) else { return };
         // Asides come in the order in which they happened, and all within the run.
         let behind = self.phases[place + 1..].iter().position(|entry| entry.phase == Phase::Sync);
         let place = if phase.phase < Phase::Run {
@@ -391,6 +382,26 @@ impl Record {
                 *of_run = less(*of_run, of_aside);
             }
         }
+    }
+
+    /// Takes what was done within the layout out of it and makes it a phase of its own, behind it.
+    pub fn set_aside_of_layout(&mut self, aside: Aside) {
+        if self.take_out(Phase::Layout, &aside.phase).is_some() {
+            self.phases.push(aside.phase);
+        }
+    }
+
+    /// Takes a part out of a phase, and says where that is.
+    fn take_out(&mut self, whole: Phase, part: &PhaseRecord) -> Option<usize> {
+        let place = self.phases.iter().position(|entry| entry.phase == whole)?;
+        let whole = &mut self.phases[place];
+        whole.elapsed_ns = whole.elapsed_ns.saturating_sub(part.elapsed_ns);
+        whole.device = match (whole.device, part.device) {
+            (Some(whole), Some(part)) => Some(whole - part),
+            (whole, _) => whole,
+        };
+        whole.machine_cpu_ns = less(whole.machine_cpu_ns, part.machine_cpu_ns);
+        Some(place)
     }
 
     /// Workload and block: what is carried out in one session or not at all.

@@ -31,10 +31,16 @@ const SECTOR_BYTES: u64 = 512;
 const FIELDS_WITH_FLUSHES: usize = 17;
 
 impl DeviceCounters {
-    /// The counters of the device with this node, such as `/dev/loop3` or `/dev/sda1`.
+    /// The counters of the device with this node, such as `/dev/loop3` or `/dev/sda1`. An enclosure does not show the
+    /// node of a device that is mounted; there the device is known by its name, which is the kernel's.
     pub fn of_node(node: &Path) -> io::Result<DeviceCounters> {
-        let device = rustix::fs::stat(node)?.st_rdev;
-        DeviceCounters::of_number(device)
+        match rustix::fs::stat(node) {
+            Ok(facts) => DeviceCounters::of_number(facts.st_rdev),
+            Err(error) => {
+                let name = node.file_name().ok_or(error)?;
+                DeviceCounters::of_stat(Path::new("/sys/class/block").join(name).join("stat"))
+            }
+        }
     }
 
     /// The counters of the device on which a directory lies. Fails for file systems that stand on
@@ -46,7 +52,10 @@ impl DeviceCounters {
 
     fn of_number(device: u64) -> io::Result<DeviceCounters> {
         let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
-        let stat = PathBuf::from(format!("/sys/dev/block/{major}:{minor}/stat"));
+        DeviceCounters::of_stat(PathBuf::from(format!("/sys/dev/block/{major}:{minor}/stat")))
+    }
+
+    fn of_stat(stat: PathBuf) -> io::Result<DeviceCounters> {
         fs::metadata(&stat)?;
         Ok(DeviceCounters { stat })
     }

@@ -50,7 +50,12 @@ pub struct Enclosure {
     pub device: Option<PathBuf>,
     /// Whether it has the machine's network.
     pub is_online: bool,
+    /// Whether it is for a server and its clients, which then have sockets of files, and no right of root's.
+    pub is_server: bool,
 }
+
+/// The user as whom root goes on in the enclosure of a server, which may refuse root: one that every system names.
+const LOWERED: u32 = 1;
 
 /// What root keeps: rights over files, priorities, limits. fio, dbench and bonnie++ need no more, and none of these
 /// undoes an enclosure. Nothing in it becomes another user (`uid=` of fio): that user of the host could take what
@@ -96,6 +101,7 @@ impl Enclosure {
             programs,
             device,
             is_online: KINDS.reaches_out(load),
+            is_server: KINDS.is_server(load),
         })
     }
 
@@ -115,18 +121,25 @@ impl Enclosure {
         let becoming = CapabilitySet::SETUID | CapabilitySet::SETGID;
         let kept = match (is_privileged, is_others) {
             (true, true) => KEPT | becoming,
+            (true, false) if self.is_server => CapabilitySet::empty(),
             (true, false) => KEPT,
             (false, _) => CapabilitySet::empty(),
         };
+        // Where it becomes another user, that one has no rights already.
+        let lower = |number: u32| tree::text(format!("{LOWERED} {number} 1"));
+        let is_lowered = self.is_server && is_privileged && !is_others;
+        let lowered_maps =
+            if is_lowered { Some([lower(user.as_raw())?, lower(group.as_raw())?]) } else { None };
         let enclosing = Enclosing::new(Blueprint {
             parts: plan.parts,
             steps: plan.steps,
             root_options: CString::from(tree::ROOT_OPTIONS),
             directory: tree::path_text(directory)?,
             user_maps,
+            lowered_maps,
             is_online: self.is_online,
             kept,
-            filter: Filter::new(self.is_online)?,
+            filter: Filter::new(self.is_online, self.is_server)?,
             checked: plan.checked,
             complaint: complaint.try_clone()?,
         })?;

@@ -10,6 +10,7 @@ mod fio;
 mod fio_matrix;
 mod merged;
 mod objects;
+mod pgbench;
 mod sqlite;
 mod tree;
 
@@ -40,6 +41,7 @@ pub static KINDS: Kinds = Kinds(&[
     dbench::REPLAY,
     bonnie::KIND,
     sqlite::KIND,
+    pgbench::KIND,
 ]);
 
 /// Which of these tools are not installed, each with its package.

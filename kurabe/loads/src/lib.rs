@@ -12,7 +12,9 @@ pub mod dbench;
 pub mod enclosure;
 pub mod fio;
 pub mod kind;
+mod postgres;
 pub mod programs;
+mod server;
 #[allow(unsafe_code)]
 mod sys;
 pub mod tool;

@@ -48,12 +48,27 @@ pub enum Tool {
     Rm,
     /// git.
     Git,
+    /// The server of PostgreSQL.
+    Postgres,
+    /// What makes an empty database of PostgreSQL.
+    Initdb,
+    /// The benchmark of PostgreSQL.
+    Pgbench,
 }
 
 impl Tool {
     /// All of them.
-    pub const ALL: [Tool; 6] =
-        [Self::Dbench, Self::Fio, Self::Bonnie, Self::Tar, Self::Rm, Self::Git];
+    pub const ALL: [Tool; 9] = [
+        Self::Dbench,
+        Self::Fio,
+        Self::Bonnie,
+        Self::Tar,
+        Self::Rm,
+        Self::Git,
+        Self::Postgres,
+        Self::Initdb,
+        Self::Pgbench,
+    ];
 
     /// The program, the Debian package that brings it, and what makes it say its version. Neither
     /// dbench nor bonnie++ does without a complaint and a usage text.
@@ -65,6 +80,9 @@ impl Tool {
             Self::Tar => ("tar", "tar", "--version"),
             Self::Rm => ("rm", "coreutils", "--version"),
             Self::Git => ("git", "git", "--version"),
+            Self::Postgres => ("postgres", "postgresql", "--version"),
+            Self::Initdb => ("initdb", "postgresql", "--version"),
+            Self::Pgbench => ("pgbench", "postgresql", "--version"),
         }
     }
 
@@ -81,12 +99,18 @@ impl Tool {
     /// Where the tool is installed.
     pub fn locate(self) -> Result<Program, ToolError> {
         let missing = |not_found| ToolError::Missing { not_found, package: self.package() };
-        trust::program::locate(self.program()).map_err(missing)
+        let name = match self {
+            Self::Postgres | Self::Initdb | Self::Pgbench => {
+                crate::postgres::path_of(self.program())
+            }
+            _ => self.program().into(),
+        };
+        trust::program::locate(&name).map_err(missing)
     }
 
     /// Whether it does as somebody's job says, so that it is started in an enclosure only.
     fn is_kept_in(self) -> bool {
-        matches!(self, Self::Dbench | Self::Fio | Self::Bonnie)
+        !matches!(self, Self::Tar | Self::Rm | Self::Git)
     }
 
     /// A command of a tool that does as kurabe says alone, for [`run`].

@@ -541,7 +541,9 @@ impl Trial<'_> {
         self.timed_with(Phase::Layout, |trial| {
             judge_own(&name, &trial.execute(&command, Some(&talk), directory)?)
         })?;
-        self.prepared = talk.report().map_err(Failure::of)?.prepared;
+        let report = talk.report().map_err(Failure::of)?;
+        self.prepared = report.prepared;
+        report.asides.into_iter().for_each(|aside| self.record.set_aside_of_layout(aside));
         Ok(())
     }
 

@@ -255,7 +255,7 @@ mod tests {
         }
         for tool in loads::tool::Tool::ALL {
             let item = diagnosis.items.iter().find(|item| item.name == tool.program()).unwrap();
-            assert_eq!(item.state == State::Ready, find(tool.program()).is_some(), "{item:?}");
+            assert_eq!(item.state == State::Ready, tool.locate().is_ok(), "{item:?}");
         }
         let text = diagnosis.to_string();
         for item in &diagnosis.items {

@@ -14,7 +14,7 @@ use loads::KINDS;
 use loads::enclosure::{self, Enclosure};
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::DumpableBehavior;
-use vocabulary::kind::Generator;
+use vocabulary::kind::{Generator, LaidOut};
 #[cfg(doc)]
 use vocabulary::load::Loss;
 use vocabulary::load::{LoadTask, Stage};
@@ -144,8 +144,8 @@ fn perform() -> Result<ExitCode, String> {
     let load = KINDS.open(&task.load)?;
     let mut report = match task.stage {
         Stage::Setup => {
-            let prepared = load.set_up(&task, stop.flag())?;
-            LoadReport { prepared, ..LoadReport::default() }
+            let LaidOut { prepared, asides } = load.set_up(&task, stop.flag())?;
+            LoadReport { prepared, asides, ..LoadReport::default() }
         }
         Stage::Run => load.run(&task, stop.flag())?,
         Stage::Recheck => return recheck(&*load, &task),

@@ -22,14 +22,24 @@ pub enum Phase {
     Setup,
     /// Laying out what the load needs: its files, its store.
     Layout,
+    /// Making an empty database.
+    Create,
+    /// Loading the rows of a database.
+    Load,
+    /// Writing what a database's log holds to its place, and ending its server.
+    Checkpoint,
     /// Dropping caches and waiting for the device to be idle.
     Settle,
     /// The user's `--prepare`.
     Prepare,
+    /// Starting a database's server.
+    Start,
     /// The load.
     Run,
     /// Reading everything back to compare it, within the load but not in the run's bill.
     Verify,
+    /// Ending a database's server in good order.
+    Shutdown,
     /// Making durable what the load wrote.
     Sync,
     /// The user's `--cleanup`.
@@ -50,10 +60,15 @@ impl Phase {
         Phase::Mount,
         Phase::Setup,
         Phase::Layout,
+        Phase::Create,
+        Phase::Load,
+        Phase::Checkpoint,
         Phase::Settle,
         Phase::Prepare,
+        Phase::Start,
         Phase::Run,
         Phase::Verify,
+        Phase::Shutdown,
         Phase::Sync,
         Phase::Cleanup,
         Phase::Unmount,
@@ -62,9 +77,27 @@ impl Phase {
 
     /// The phase's name, as in JSON.
     pub fn name(self) -> &'static str {
-        const NAMES: [&str; 15] = [
-            "layers", "resync", "mkfs", "restore", "mount", "setup", "layout", "settle", "prepare",
-            "run", "verify", "sync", "cleanup", "unmount", "check",
+        const NAMES: [&str; 20] = [
+            "layers",
+            "resync",
+            "mkfs",
+            "restore",
+            "mount",
+            "setup",
+            "layout",
+            "create",
+            "load",
+            "checkpoint",
+            "settle",
+            "prepare",
+            "start",
+            "run",
+            "verify",
+            "shutdown",
+            "sync",
+            "cleanup",
+            "unmount",
+            "check",
         ];
         NAMES[self as usize]
     }

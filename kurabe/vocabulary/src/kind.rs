@@ -17,7 +17,7 @@ use serde_json::Value;
 use crate::capacity::Capacity;
 use crate::load::{Load, LoadTask, Loss, Options, Target};
 use crate::quantity::{parse_duration, parse_size, size_text};
-use crate::report::LoadReport;
+use crate::report::{Aside, LoadReport};
 use crate::suggestion::unknown;
 
 /// A load of one kind: what it needs, what it reports, and its work.
@@ -117,14 +117,13 @@ pub trait Generator {
         false
     }
 
-    /// Lays out what must be there before the run is measured, and says what the run is to know of it:
-    /// its [`LoadTask::prepared`].
+    /// Lays out what must be there before the run is measured.
     ///
     /// # Errors
     ///
     /// What failed, in words for a record.
-    fn set_up(&self, _task: &LoadTask, _stop: &AtomicBool) -> Result<Value, String> {
-        Ok(Value::Null)
+    fn set_up(&self, _task: &LoadTask, _stop: &AtomicBool) -> Result<LaidOut, String> {
+        Ok(LaidOut::default())
     }
 
     /// In how many parts it can be run, on what was laid out once and in any order, while other
@@ -183,6 +182,21 @@ pub trait Generator {
     /// Looks for what it had acknowledged, a line each, after a power cut.
     fn find_loss(&self, _task: &LoadTask, _acknowledged: &str) -> Result<Option<Loss>, String> {
         Err("this workload does not know what a power failure may lose".into())
+    }
+}
+
+/// What was laid out before a run.
+#[derive(Debug, Default)]
+pub struct LaidOut {
+    /// What the run is to know of it: its [`LoadTask::prepared`].
+    pub prepared: Value,
+    /// The parts of it that are phases of their own, in order.
+    pub asides: Vec<Aside>,
+}
+
+impl From<Value> for LaidOut {
+    fn from(prepared: Value) -> LaidOut {
+        LaidOut { prepared, asides: Vec::new() }
     }
 }
 
@@ -396,6 +410,9 @@ pub struct Kind {
     /// Whether it is kept in its contender: it does what a text of another program's says, or what
     /// another program pleases.
     pub is_enclosed: bool,
+    /// Whether it is a server and its clients: kept in its contender as a user without rights, with sockets
+    /// by which its processes talk.
+    pub is_server: bool,
     parse: fn(&Written<'_>) -> Result<Options, KeyError>,
     scale: fn(&mut Keys, f64) -> Result<(), KeyError>,
     read: fn(&Options) -> Result<Options, String>,
@@ -420,6 +437,7 @@ impl Kind {
             keys,
             grounds,
             is_enclosed: false,
+            is_server: false,
             parse: |written| G::parse(written).map(|load| options_of(&load)),
             scale: G::scale,
             read: |options| {
@@ -435,6 +453,12 @@ impl Kind {
     pub const fn enclosed(mut self) -> Kind {
         self.is_enclosed = true;
         self
+    }
+
+    /// A server, kept in its contender as a user without rights.
+    pub const fn server(mut self) -> Kind {
+        self.is_server = true;
+        self.enclosed()
     }
 
     /// The key of this name.
@@ -532,6 +556,11 @@ impl Kinds {
     /// Whether a load is kept in its contender.
     pub fn is_enclosed(self, load: &Load) -> bool {
         self.find(&load.kind).is_some_and(|kind| kind.is_enclosed)
+    }
+
+    /// Whether a load is a server.
+    pub fn is_server(self, load: &Load) -> bool {
+        self.find(&load.kind).is_some_and(|kind| kind.is_server)
     }
 
     /// Whether a load needs the network.

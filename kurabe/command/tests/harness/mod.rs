@@ -32,6 +32,14 @@ pub fn root() -> bool {
     root
 }
 
+/// Whether PostgreSQL is installed, in the place of Debian's packages or in the search path; says why a test is
+/// skipped when it is not.
+pub fn postgresql() -> bool {
+    let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let is_packaged = versions.map(|one| one.path().join("bin/initdb")).any(|path| path.exists());
+    is_packaged || tool("initdb").is_some()
+}
+
 /// Where a tool is installed; says why a test is skipped when it is not.
 pub fn tool(name: &str) -> Option<PathBuf> {
     let places = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/bin"];

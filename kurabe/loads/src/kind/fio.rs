@@ -11,7 +11,7 @@ use trust::Refused;
 use vocabulary::capacity::{self, Capacity};
 use vocabulary::check::CONTENTS;
 use vocabulary::kind::{
-    Amount, Form, Generator, Ground, Key, KeyError, Keys, Kind, Written, scaled_bytes,
+    Amount, Form, Generator, Ground, Key, KeyError, Keys, Kind, LaidOut, Written, scaled_bytes,
 };
 use vocabulary::load::{LoadTask, Loss, Target as Place};
 use vocabulary::path::UserPath;
@@ -321,10 +321,10 @@ impl Generator for FioLoad {
         true
     }
 
-    fn set_up(&self, task: &LoadTask, stop: &AtomicBool) -> Result<Value, String> {
+    fn set_up(&self, task: &LoadTask, stop: &AtomicBool) -> Result<LaidOut, String> {
         let job = job(self)?;
         if self.nodes.is_empty() {
-            return lay_out_job(&job, self.as_written, task, stop);
+            return lay_out_job(&job, self.as_written, task, stop).map(LaidOut::from);
         }
         let (scratch, target) = (scratch(task)?, target(&task.target)?);
         let plan = Fio {
@@ -335,7 +335,7 @@ impl Generator for FioLoad {
             as_written: false,
         };
         lay_out_on(&plan, &self.nodes, stop)?;
-        Ok(Value::Null)
+        Ok(LaidOut::default())
     }
 
     fn checks(&self) -> Vec<String> {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use vocabulary::capacity::{self, Capacity};
 use vocabulary::kind::{
-    Amount, FILE_STEP_BYTES, Form, Generator, Ground, Key, KeyError, Keys, Kind, Written,
+    Amount, FILE_STEP_BYTES, Form, Generator, Ground, Key, KeyError, Keys, Kind, LaidOut, Written,
     options_without, scale_size,
 };
 use vocabulary::load::{LoadTask, Target as Place};
@@ -184,11 +184,11 @@ impl Generator for FioMatrixLoad {
     }
 
     /// The cells share their files.
-    fn set_up(&self, task: &LoadTask, stop: &AtomicBool) -> Result<Value, String> {
+    fn set_up(&self, task: &LoadTask, stop: &AtomicBool) -> Result<LaidOut, String> {
         let matrix = self.matrix()?;
         let cells = matrix.cells();
         let cell = cells.first().ok_or("the matrix has no cell")?;
-        lay_out_job(&matrix.job(cell, &target(&task.target)?), false, task, stop)
+        lay_out_job(&matrix.job(cell, &target(&task.target)?), false, task, stop).map(LaidOut::from)
     }
 
     /// The cells.

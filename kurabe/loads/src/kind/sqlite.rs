@@ -20,7 +20,8 @@ use serde_json::{Value, json};
 use vocabulary::capacity::{self, Capacity};
 use vocabulary::cost::Phase::Verify;
 use vocabulary::kind::{
-    Amount, Form, Generator, Key, KeyError, Keys, Kind, Written, directory_of, options_without,
+    Amount, Form, Generator, Key, KeyError, Keys, Kind, LaidOut, Written, directory_of,
+    options_without,
 };
 use vocabulary::load::{LoadTask, Loss};
 use vocabulary::quantity::parse_size;
@@ -342,7 +343,7 @@ impl Generator for SqliteLoad {
     }
 
     /// Fills the database, which is durable and has an empty log when the run begins.
-    fn set_up(&self, task: &LoadTask, stop: &AtomicBool) -> Result<Value, String> {
+    fn set_up(&self, task: &LoadTask, stop: &AtomicBool) -> Result<LaidOut, String> {
         self.check_values()?;
         let path = path_in(task)?;
         let mut connection = self.open(&path)?;
@@ -367,7 +368,7 @@ impl Generator for SqliteLoad {
                 .and_then(|file| file.sync_all())
                 .map_err(|error| format!("syncing {}: {error}", path.display()))?;
         }
-        Ok(Value::Null)
+        Ok(LaidOut::default())
     }
 
     fn run(&self, task: &LoadTask, stop: &AtomicBool) -> Result<LoadReport, String> {

@@ -11,7 +11,8 @@ use serde_json::Value;
 use vocabulary::capacity::{self, Capacity};
 use vocabulary::cost::Phase::Settle;
 use vocabulary::kind::{
-    Amount, Form, Generator, Key, KeyError, Keys, Kind, Written, directory_of, options_without,
+    Amount, Form, Generator, Key, KeyError, Keys, Kind, LaidOut, Written, directory_of,
+    options_without,
 };
 use vocabulary::load::{LoadTask, Loss};
 use vocabulary::path::UserPath;
@@ -220,7 +221,7 @@ impl Generator for TreeLoad {
     }
 
     /// Writes the synthetic tree's archive, outside of the contender.
-    fn set_up(&self, task: &LoadTask, _: &AtomicBool) -> Result<Value, String> {
+    fn set_up(&self, task: &LoadTask, _: &AtomicBool) -> Result<LaidOut, String> {
         if let Source::Synthetic { files, seed } = self.source {
             let path = self.archive(task);
             let failed = |error: io::Error| format!("{}: {error}", path.display());
@@ -228,7 +229,7 @@ impl Generator for TreeLoad {
             write_archive(&SyntheticTree::new(files, seed), &mut writer).map_err(failed)?;
             writer.flush().map_err(failed)?;
         }
-        Ok(Value::Null)
+        Ok(LaidOut::default())
     }
 
     fn run(&self, task: &LoadTask, stop: &AtomicBool) -> Result<LoadReport, String> {

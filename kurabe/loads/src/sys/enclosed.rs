@@ -75,6 +75,9 @@ pub struct Blueprint {
     pub directory: CString,
     /// The lines of `uid_map` and `gid_map` where a user namespace is needed to have the rights.
     pub user_maps: Option<[CString; 2]>,
+    /// The lines of `uid_map` and `gid_map` by which root goes on, once all is built, as a user of a namespace that has
+    /// no rights over anything.
+    pub lowered_maps: Option<[CString; 2]>,
     /// Whether it has the machine's network.
     pub is_online: bool,
     /// Which capabilities are left.
@@ -140,9 +143,16 @@ impl Enclosing {
     /// of the control group in which the process begins.
     pub fn enter(&mut self, kinship: Kinship, group: Option<&OwnedFd>) -> io::Result<u64> {
         let number = self.begin(kinship, group)?;
+        // While the host's /proc is there: that of the enclosure is read-only.
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let own = open(c"/proc/self", flags, Mode::empty());
         self.build()?;
         let blueprint = &self.blueprint;
         blueprint.said("entering its directory", chdir(&*blueprint.directory))?;
+        if let Some(maps) = &blueprint.lowered_maps {
+            let lowered = own.map_err(io::Error::from).and_then(|own| lower(&own, maps));
+            blueprint.said_by("becoming a user without rights", lowered)?;
+        }
         blueprint.said("giving up capabilities", give_up_capabilities(blueprint.kept))?;
         blueprint.said("no new privileges", rustix::thread::set_no_new_privs(true))?;
         blueprint.said_by("leaving the caller's keys", keys::leave())?;
@@ -200,9 +210,9 @@ impl Enclosing {
         }
         if let Some(maps) = &blueprint.user_maps {
             let [users, groups] = maps;
-            let mapped = write_to(c"/proc/self/setgroups", b"deny")
-                .and_then(|()| write_to(c"/proc/self/uid_map", users.as_bytes()))
-                .and_then(|()| write_to(c"/proc/self/gid_map", groups.as_bytes()));
+            let mapped = write_to(CWD, c"/proc/self/setgroups", b"deny")
+                .and_then(|()| write_to(CWD, c"/proc/self/uid_map", users.as_bytes()))
+                .and_then(|()| write_to(CWD, c"/proc/self/gid_map", groups.as_bytes()));
             blueprint.said("naming its user", mapped)?;
         }
         Ok(u64::from_ne_bytes(number))
@@ -432,8 +442,20 @@ fn set_attributes(at: impl AsFd, path: &CStr, flags: u32, added: u64) -> io::Res
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-fn write_to(path: &CStr, text: &[u8]) -> rustix::io::Result<()> {
-    let file = open(path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
+/// Leaves the rights of root behind, and keeps root's files: they are those of the only user in a new namespace.
+fn lower(own: &OwnedFd, [users, groups]: &[CString; 2]) -> io::Result<()> {
+    // SAFETY: it changes the credentials of this process, which has one thread, and no memory.
+    if unsafe { libc::unshare(libc::CLONE_NEWUSER) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    write_to(own, c"setgroups", b"deny")?;
+    write_to(own, c"uid_map", users.as_bytes())?;
+    write_to(own, c"gid_map", groups.as_bytes())?;
+    Ok(())
+}
+
+fn write_to(at: impl AsFd, path: &CStr, text: &[u8]) -> rustix::io::Result<()> {
+    let file = openat(at, path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
     rustix::io::write(file, text).map(drop)
 }
 

@@ -116,9 +116,12 @@ impl Filter {
     /// The filter of an enclosure. One with the machine's network has no io_uring, which makes sockets without a
     /// system call of their own: there the machine's abstract sockets would be in reach.
     ///
+    /// One of a server has sockets of files too, by which its processes and clients talk: there is no file and no
+    /// name of the machine's in its reach.
+    ///
     /// # Errors
     /// It is not written for this processor.
-    pub fn new(is_online: bool) -> io::Result<Filter> {
+    pub fn new(is_online: bool, is_server: bool) -> io::Result<Filter> {
         if OWN_ARCHITECTURE == 0 {
             let text = "no filter of system calls is known for this processor";
             return Err(io::Error::new(io::ErrorKind::Unsupported, text));
@@ -147,7 +150,8 @@ impl Filter {
             answer(SECCOMP_RET_ALLOW),
         ];
         let mut socket = vec![load(FIRST_ARGUMENT)];
-        for family in FAMILIES {
+        let of_files = (is_server && !is_online).then_some(libc::AF_UNIX);
+        for family in FAMILIES.into_iter().chain(of_files) {
             socket.extend(equal(family as u32, answer(SECCOMP_RET_ALLOW)));
         }
         socket.push(refuse(libc::EAFNOSUPPORT));
@@ -196,8 +200,8 @@ mod tests {
     use super::*;
 
     /// What a process under the filter was told: 0 or the error's number, call by call.
-    fn told(is_online: bool, calls: &'static [[libc::c_long; 4]]) -> Vec<i32> {
-        let filter = Filter::new(is_online).unwrap();
+    fn told(is_online: bool, is_server: bool, calls: &'static [[libc::c_long; 4]]) -> Vec<i32> {
+        let filter = Filter::new(is_online, is_server).unwrap();
         let (mut reader, writer) = io::pipe().unwrap();
         let mut command = std::process::Command::new("true");
         // SAFETY: the hook makes plain system calls on memory that was allocated before.
@@ -248,16 +252,21 @@ mod tests {
         let (no, missing, family) = (libc::EPERM, libc::ENOSYS, libc::EAFNOSUPPORT);
         let expected =
             [no, no, no, no, no, no, no, no, no, no, no, no, missing, family, family, family, 0];
-        assert_eq!(told(false, &CALLS), expected);
-        assert_eq!(told(true, &CALLS), expected);
+        assert_eq!(told(false, false, &CALLS), expected);
+        assert_eq!(told(true, false, &CALLS), expected);
+        // A server's processes talk by files, and by nothing else.
+        let mut of_server = expected;
+        of_server[13] = 0;
+        assert_eq!(told(false, true, &CALLS), of_server);
+        assert_eq!(told(true, true, &CALLS), expected, "with the network, no abstract names");
     }
 
     #[test]
     fn only_without_a_network_there_is_io_uring() {
         const CALLS: [[libc::c_long; 4]; 1] = [[libc::SYS_io_uring_setup, 1, 0, 0]];
-        assert_eq!(told(true, &CALLS), [libc::ENOSYS]);
+        assert_eq!(told(true, false, &CALLS), [libc::ENOSYS]);
         // A bad address: it was asked.
-        let asked = told(false, &CALLS)[0];
+        let asked = told(false, false, &CALLS)[0];
         assert!([libc::EFAULT, libc::ENOSYS, libc::EPERM].contains(&asked), "{asked}");
     }
 
@@ -278,7 +287,7 @@ mod tests {
             [libc::SYS_ioctl, NOT_OPEN, 0x4004_9409, 0], // FICLONE
         ];
         // The filter answers before the kernel finds that the descriptor is not open.
-        assert_eq!(told(false, &REACHING), [libc::ENOTTY; 5]);
-        assert_eq!(told(false, &LISTED), [libc::EBADF; 4]);
+        assert_eq!(told(false, true, &REACHING), [libc::ENOTTY; 5]);
+        assert_eq!(told(false, true, &LISTED), [libc::EBADF; 4]);
     }
 }

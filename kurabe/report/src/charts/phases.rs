@@ -77,10 +77,10 @@ fn style_of(phase: Phase) -> usize {
         Phase::Sync => 5,
         Phase::Mkfs | Phase::Restore | Phase::Layers | Phase::Resync => 4,
         Phase::Mount => 6,
-        Phase::Setup | Phase::Prepare => 3,
-        Phase::Layout => 2,
-        Phase::Unmount => 1,
+        Phase::Setup | Phase::Prepare | Phase::Start => 3,
+        Phase::Layout | Phase::Create | Phase::Load => 2,
+        Phase::Unmount | Phase::Shutdown => 1,
         Phase::Check | Phase::Verify => 7,
-        Phase::Settle | Phase::Cleanup => 6,
+        Phase::Settle | Phase::Cleanup | Phase::Checkpoint => 6,
     }
 }
