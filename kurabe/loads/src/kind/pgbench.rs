@@ -44,7 +44,7 @@ pub(super) const KIND: Kind = Kind::of::<PgbenchLoad>(
             Form::Text("CLIENTS"),
             "Run the installed PostgreSQL under pgbench: '8 scale=8 jobs=2 script=tpcb-like protocol=simple' is 8 clients and the defaults (docs/reference/databases.md).",
         ),
-        Key::option("time", Form::Text("TIME"), "Time that is counted [default: 60s]."),
+        Key::option("time", Form::Text("TIME"), "Time of the run [default: 60s]."),
         Key::option(
             "postgres",
             Form::Text("SETTINGS"),
