@@ -242,7 +242,6 @@ impl fmt::Display for Diagnosis {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tool::find;
 
     #[test]
     fn every_file_system_and_load_tool_is_looked_at() {
