@@ -26,6 +26,7 @@ mod guest;
 pub mod images;
 mod left_out;
 mod lines;
+mod nodes;
 mod preflight;
 pub mod processes;
 pub mod remote;

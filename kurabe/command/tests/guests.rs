@@ -110,7 +110,7 @@ fn an_image_is_built_named_after_its_content_and_removed() {
     site.run(&["guest", "remove", "debian"]).expect(0);
     site.run(&["guest", "build", "debian", "--with", "ext4"])
         .expect(2)
-        .says(&["bcachefs, zfs, ufs, minfs"]);
+        .says(&["bcachefs, zfs, ocfs2, gfs2, ufs, minfs"]);
     for kind in ["images", "kernels"] {
         assert_eq!(fs::read_dir(site.own().join("guests").join(kind)).unwrap().count(), 0);
     }
@@ -289,6 +289,51 @@ fn block_layers_are_set_up_in_a_guest_and_taken_down() {
         assert!(later.any(|command| command.starts_with(word)), "no {word} in {commands:?}");
     }
     assert_eq!(site.processes(), [0; 0]);
+}
+
+/// Whether the package source has a package.
+fn has_package(name: &str) -> bool {
+    let show = Command::new("apt-cache").args(["show", name]).output();
+    show.is_ok_and(|show| show.status.success() && !show.stdout.is_empty())
+}
+
+/// Two nodes see each other's files, run at the same time, and leave a file system that checks clean; where one
+/// of them fails, the record names it, and no guest is left.
+#[test]
+fn two_nodes_have_one_file_system() {
+    let Some((site, _one)) = site_with_guest() else { return };
+    if !has_module(&site, "gfs2") || !has_package("gfs2-utils") {
+        eprintln!("SKIPPED: GFS2's module or its tools cannot be had");
+        return;
+    }
+    let flags = ["--style", "basic", "--device", "mem:512M", "--rounds", "1"];
+    site.compare(&["ext4 on 2 debian"], &flags, &["true"])
+        .expect(2)
+        .says(&["ext4 can be mounted by one node at a time", "ocfs2, gfs2"]);
+    site.compare(&["gfs2 on 1 debian"], &flags, &["true"]).expect(2).says(&["2 to 8"]);
+    site.compare(&["lump over gfs2 on 2 debian"], &flags, &["true"]).expect(2);
+    // Each waits until it sees what the other one wrote, and then has something to wait for no longer.
+    let line = "other=../node$((3 - KURABE_NODE)); test $KURABE_NODES = 2 || exit 1; \
+        echo $KURABE_NODE >x; sync x; \
+        for i in $(seq 1000); do test -s $other/x && break; sleep 0.1; done; \
+        read number <$other/x; test $number = $((3 - KURABE_NODE)) || exit 1; \
+        case $KURABE_CONTENDER in fails) test $KURABE_NODE = 1 || exit 7; sleep 100;; esac";
+    let ran =
+        site.compare(&["works: gfs2 on 2 debian", "fails: gfs2 on 2 debian"], &flags, &[line]);
+    ran.expect(1).says(&["node 2: the command exited with code 7"]);
+    let works = site.record_of("works");
+    assert_eq!(works["outcome"]["kind"], "completed", "{works}");
+    let nodes = works["nodes"].as_array().unwrap();
+    assert_eq!((nodes.len(), &nodes[1]["node"]), (2, &Value::from(2)));
+    let written = |value: &Value| value["device"]["written_bytes"].as_u64().unwrap();
+    let phases = works["phases"].as_array().unwrap();
+    let of = |name: &str| phases.iter().find(|phase| phase["phase"] == name).unwrap();
+    let whole = written(of("run")) + written(of("sync"));
+    assert_eq!(nodes.iter().map(written).sum::<u64>(), whole, "{works}");
+    assert!(nodes.iter().any(|node| node["began_ns"] == 0), "{nodes:?}");
+    of("check");
+    assert_eq!(site.record_of("fails")["outcome"]["kind"], "failed");
+    assert_eq!(emulators(&site), [0; 0]);
 }
 
 /// A disk of somebody's, detached when dropped.

@@ -225,6 +225,42 @@ impl Site<'_> {
         copy_below(path, &self.files, &below)
     }
 
+    /// Gets a package with the libraries that it needs, and takes these programs of it.
+    pub fn take_tools(&mut self, package: &str, programs: &[&str]) -> Result<(), Error> {
+        let mut names = vec![package.to_string()];
+        let mut at = 0;
+        while let Some(name) = names.get(at).cloned() {
+            let file = self.add(&name, None, &[])?;
+            let more = packages::dependencies(&file)?.into_iter().map(|needed| needed.name);
+            // The C library is this machine's.
+            for name in more.filter(|name| name.starts_with("lib") && !name.starts_with("libc6")) {
+                if !names.contains(&name) {
+                    names.push(name);
+                }
+            }
+            at += 1;
+        }
+        for program in programs {
+            let directories =
+                ["sbin", "usr/sbin", "bin", "usr/bin"].map(|one| self.root().join(one));
+            let mut paths = directories.iter().map(|directory| directory.join(program));
+            let Some(path) = paths.find(|path| path.is_file()) else {
+                return Err(Error::Refused(format!("the package {package} has no {program}")));
+            };
+            self.take(&path, "usr/sbin")?;
+        }
+        for directory in ["lib/x86_64-linux-gnu", LIBRARIES] {
+            let directory = self.root().join(directory);
+            for name in self.names(&directory) {
+                let path = directory.join(name);
+                if path.is_symlink() && path.is_file() {
+                    self.take(&path, LIBRARIES)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Makes a script of the guest, which can be run.
     pub fn write_script(&self, below: &str, text: &str) -> Result<(), Error> {
         let path = self.files.join(below);

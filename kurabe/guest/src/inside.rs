@@ -85,6 +85,9 @@ fn begin(words: &[String]) -> io::Result<u8> {
     if !status.success() {
         say(&format!("modprobe ended with {status}"));
     }
+    // Clusters are formed there; without their modules the kernel has none.
+    let _ =
+        attach("configfs", Path::new("/sys/kernel/config"), "configfs", MountFlags::empty(), "");
     lay_over()?;
     rustix::process::chroot(ROOT)?;
     std::env::set_current_dir("/")?;

@@ -8,7 +8,7 @@
 //!
 //! Must not know: what runs in a guest, or what is measured there. Invariants: nothing of a guest
 //! outlives this process (QEMU asks the kernel to be killed with it, and has no socket and no file of
-//! its own); a guest has no network; it sees this machine's files only to read them.
+//! its own); a guest has no network but to other guests of the same trial, by a socket without a name; it sees this machine's files only to read them.
 
 mod archive;
 mod boot_image;
@@ -32,7 +32,7 @@ pub use built::{LIBRARIES, Recipe, Site, Supplies};
 pub use end::End;
 pub use kernel::{Kernel, available};
 pub use lock::{Built, KernelFacts, Lock};
-pub use machine::{Acceleration, Disk, Ended, Guest, Machine, emulator_version};
+pub use machine::{Acceleration, Disk, Ended, Guest, Link, Machine, emulator_version};
 pub use packages::{Dependency, Package};
 pub use packed::{Needs, PackedFile};
 pub use program::sha256;

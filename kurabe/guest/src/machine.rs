@@ -4,6 +4,7 @@
 //! and no port of the host is taken, and the kernel kills QEMU with the thread that started it.
 
 use std::fmt;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
@@ -87,6 +88,18 @@ pub struct Disk {
     pub direct: bool,
     /// Whether the guest may discard.
     pub discard: bool,
+    /// Whether other guests have it at the same time.
+    pub shared: bool,
+}
+
+/// A guest's end of the network of several guests: datagrams, of one frame each. Nothing else of this
+/// machine is in that network.
+#[derive(Debug)]
+pub struct Link {
+    /// One end of a pair of sockets.
+    pub socket: OwnedFd,
+    /// The number of the guest among the others, which its hardware address ends with.
+    pub number: u8,
 }
 
 /// A guest that was started. Killed when dropped.
@@ -147,6 +160,7 @@ impl Image {
         &self,
         machine: &Machine,
         disk: Option<&Disk>,
+        link: Option<Link>,
         modules: &[&str],
         words: &[&str],
     ) -> Result<Guest, Error> {
@@ -155,6 +169,14 @@ impl Image {
             modules => format!("{MORE_MODULES}{}", modules.join(",")),
         };
         let mut command = self.command(machine, disk, &parameter, words)?;
+        if let Some(Link { socket, number }) = &link {
+            let descriptor = socket.as_raw_fd();
+            let network = format!("dgram,id=link,local.type=fd,local.str={descriptor}");
+            let device =
+                format!("virtio-net-pci,netdev=link,mac=52:54:00:6b:00:{number:02x},romfile=");
+            command.args(["-netdev", &network, "-device", &device]);
+            sys::keep_open(&mut command, descriptor);
+        }
         command.args(["-chardev", "stdio,id=port,signal=off"]);
         command.args(["-device", "virtio-serial-pci"]);
         command.args(["-device", &format!("virtserialport,chardev=port,name={PORT}")]);
@@ -192,7 +214,7 @@ impl Image {
         let kvm = std::fs::File::options().read(true).write(true).open("/dev/kvm");
         let Ok(mut guest) = kvm.map_err(Error::system("/dev/kvm")).and_then(|kvm| {
             drop(kvm);
-            self.boot(&machine, None, &[], &[])
+            self.boot(&machine, None, None, &[], &[])
         }) else {
             return false;
         };
@@ -246,9 +268,12 @@ impl Image {
             } else {
                 ("discard=ignore", "discard=off,write-zeroes=off")
             };
+            // Whoever shares it keeps the others out by himself.
+            let (locking, share) =
+                if disk.shared { (",file.locking=off", ",share-rw=on") } else { ("", "") };
             let path = escaped(&disk.path);
-            let drive = format!("if=none,id=disk,format=raw,{cache},{drive},file={path}");
-            let device = format!("virtio-blk-pci,drive=disk,iothread=disk,{device}");
+            let drive = format!("if=none,id=disk,format=raw,{cache},{drive}{locking},file={path}");
+            let device = format!("virtio-blk-pci,drive=disk,iothread=disk,{device}{share}");
             command.args(["-object", "iothread,id=disk", "-drive", &drive, "-device", &device]);
         }
         sys::die_with_parent(&mut command);

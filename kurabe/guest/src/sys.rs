@@ -1,5 +1,6 @@
 //! The crate's only unsafe code: what is done between fork and exec, and the processor's counter.
 
+use std::os::fd::RawFd;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -21,6 +22,21 @@ pub fn die_with_parent(command: &mut Command) {
     // SAFETY: the closure allocates nothing, takes no lock and touches no memory but its copy of
     // a number.
     unsafe { command.pre_exec(ask) };
+}
+
+/// Leaves a descriptor of this process open in the command's.
+pub fn keep_open(command: &mut Command, descriptor: RawFd) {
+    let keep = move || {
+        // SAFETY: a plain system call without memory, safe between fork and exec; of a descriptor that is
+        // not open it is an error and nothing else.
+        if unsafe { libc::fcntl(descriptor, libc::F_SETFD, 0) } == 0 {
+            Ok(())
+        } else {
+            Err(std::io::Error::last_os_error())
+        }
+    };
+    // SAFETY: the closure allocates nothing, takes no lock and touches no memory but its copy of a number.
+    unsafe { command.pre_exec(keep) };
 }
 
 /// Frequency of the time stamp counter in kHz, measured for 20 ms; absent where there is none.

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use vocabulary::path::UserPath;
 use vocabulary::suggestion::unknown;
 
-use crate::environment::Environment;
+use crate::environment::{Environment, is_count};
 use crate::name;
 
 mod outside;
@@ -199,6 +199,9 @@ impl Contender {
         let words = shlex::split(rest)
             .ok_or_else(|| fail("a quote is not closed; close it or escape it".into()))?;
         let (words, on) = match words.as_slice() {
+            [rest @ .., on, nodes, guest] if on == "on" && is_count(nodes) && !rest.is_empty() => {
+                (rest, Some(Environment::parse(&format!("{nodes} {guest}")).map_err(fail)?))
+            }
             [rest @ .., on, environment] if on == "on" && !rest.is_empty() => {
                 (rest, Some(Environment::parse(environment).map_err(fail)?))
             }
@@ -330,9 +333,13 @@ impl Contender {
         if let Some(aged) = &self.aged {
             stack.push_str(&format!(" {AGED} {}", quoted(aged)));
         }
-        if let Some(on) = self.environment.on() {
-            stack.push_str(" on ");
-            stack.push_str(&shlex::try_quote(&on).unwrap_or_else(|_| on.as_str().into()));
+        let on = self.environment.on();
+        if !on.is_empty() {
+            stack.push_str(" on");
+        }
+        for word in &on {
+            stack.push(' ');
+            stack.push_str(&shlex::try_quote(word).unwrap_or_else(|_| word.as_str().into()));
         }
         stack
     }
@@ -468,6 +475,10 @@ mod tests {
         assert_eq!(contender.base().mount_options, ["noatime"]);
         assert_eq!(parse("xfs on /boot/vmlinuz").label, "xfs on /boot/vmlinuz");
         assert_eq!(parse("xfs").environment, Environment::ThisMachine);
+        let nodes = parse("xfs on 3 debian");
+        assert_eq!((nodes.environment.guest(), nodes.environment.nodes()), (Some("debian"), 3));
+        let json = serde_json::to_string(&nodes).unwrap();
+        assert_eq!(serde_json::from_str::<Contender>(&json).unwrap(), nodes, "{json}");
         let message = |text: &str| Contender::parse(text, KNOWN).unwrap_err().to_string();
         assert!(message("xfs on").contains("no environment"), "{}", message("xfs on"));
         assert!(message("dir:/x on debian").contains("directory of this machine"));
@@ -526,6 +537,8 @@ mod tests {
             "a: ext4 -L 'my disk' @ noatime",
             "here: dir:/tmp",
             "b: xfs @ x on '/a b'",
+            "two: ext4 on 2 debian",
+            "xfs -f on 8 '/a b'",
             "c: ext4 -F @ noatime over delay:read=1ms over ignore-flush on debian",
             "ext4 -O ^has_journal over delay:flush=1ms",
             "old: xfs aged '/images/old disk.raw' on ssh:box",

@@ -11,6 +11,13 @@ pub enum Environment {
     ThisMachine,
     /// A guest, by its notation, which is booted for each trial.
     Guest(String),
+    /// Several guests of one kind that share the contender's disk, and a network that is theirs alone.
+    Guests {
+        /// The notation of each.
+        guest: String,
+        /// How many there are.
+        nodes: u32,
+    },
     /// Another machine, as ssh(1) is told it.
     Ssh(String),
 }
@@ -18,28 +25,43 @@ pub enum Environment {
 /// What the notation of another machine begins with.
 const SSH: &str = "ssh:";
 
+/// Guests on one disk, at most: each has memory and processors of its own.
+const NODES_MAX: u32 = 8;
+
 impl Environment {
-    /// Reads what follows `on`: `ssh:HOST`, or a guest.
+    /// Reads what follows `on`: `ssh:HOST`, a guest, or `N GUEST`.
     pub fn parse(text: &str) -> Result<Environment, String> {
+        if let Some((count, guest)) = text.split_once(' ').filter(|(count, _)| is_count(count)) {
+            return match (count.parse(), guest.starts_with(SSH)) {
+                (Ok(nodes), false) if (2..=NODES_MAX).contains(&nodes) => {
+                    Ok(Environment::Guests { guest: guest.into(), nodes })
+                }
+                (_, true) => Err(format!("'{text}': several nodes are guests; write 2 debian")),
+                _ => Err(format!(
+                    "'{text}': several nodes are 2 to {NODES_MAX}; leave the number out for one"
+                )),
+            };
+        }
         match text.strip_prefix(SSH) {
             None => Ok(Environment::Guest(text.into())),
             Some(host) => check_host(host).map(|()| Environment::Ssh(host.into())),
         }
     }
 
-    /// What follows `on`; nothing does for this machine.
-    pub(crate) fn on(&self) -> Option<String> {
+    /// The words that follow `on`; none do for this machine.
+    pub(crate) fn on(&self) -> Vec<String> {
         match self {
-            Environment::Guest(guest) => Some(guest.clone()),
-            Environment::Ssh(host) => Some(format!("{SSH}{host}")),
-            Environment::ThisMachine => None,
+            Environment::Guest(guest) => vec![guest.clone()],
+            Environment::Guests { guest, nodes } => vec![nodes.to_string(), guest.clone()],
+            Environment::Ssh(host) => vec![format!("{SSH}{host}")],
+            Environment::ThisMachine => Vec::new(),
         }
     }
 
     /// The environment in words. Contenders in environments of different words are not compared.
     pub fn words(&self) -> String {
         match self {
-            Environment::Guest(_) => "in a guest".into(),
+            Environment::Guest(_) | Environment::Guests { .. } => "in a guest".into(),
             Environment::Ssh(host) => format!("on {host}"),
             Environment::ThisMachine => "on this machine".into(),
         }
@@ -52,8 +74,16 @@ impl Environment {
     /// The notation of the guest.
     pub fn guest(&self) -> Option<&str> {
         match self {
-            Environment::Guest(guest) => Some(guest),
+            Environment::Guest(guest) | Environment::Guests { guest, .. } => Some(guest),
             Environment::ThisMachine | Environment::Ssh(_) => None,
+        }
+    }
+
+    /// How many nodes mount the contender.
+    pub fn nodes(&self) -> u32 {
+        match self {
+            Environment::Guests { nodes, .. } => *nodes,
+            Environment::ThisMachine | Environment::Guest(_) | Environment::Ssh(_) => 1,
         }
     }
 
@@ -61,9 +91,14 @@ impl Environment {
     pub fn host(&self) -> Option<&str> {
         match self {
             Environment::Ssh(host) => Some(host),
-            Environment::ThisMachine | Environment::Guest(_) => None,
+            Environment::ThisMachine | Environment::Guest(_) | Environment::Guests { .. } => None,
         }
     }
+}
+
+/// Whether a word between `on` and a guest is a number of nodes.
+pub(crate) fn is_count(word: &str) -> bool {
+    !word.is_empty() && word.chars().all(|c| c.is_ascii_digit())
 }
 
 /// Refuses what is no name of a machine: `HOST`, `USER@HOST` or `//USER@HOST:PORT`. Nothing in it can
@@ -113,6 +148,19 @@ fn is_bracketed(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_number_before_a_guest_is_that_of_nodes() {
+        let two = Environment::parse("2 debian").unwrap();
+        assert_eq!((two.guest(), two.nodes(), two.host()), (Some("debian"), 2, None));
+        assert_eq!(Environment::parse("debian").unwrap().nodes(), 1);
+        assert_eq!(Environment::parse("/boot/a b").unwrap().guest(), Some("/boot/a b"));
+        for text in ["0 debian", "1 debian", "9 debian", "99999999999 debian"] {
+            let said = Environment::parse(text).unwrap_err();
+            assert!(said.contains("2 to 8; leave the number out for one"), "{said}");
+        }
+        assert!(Environment::parse("2 ssh:box").unwrap_err().contains("several nodes are guests"));
+    }
 
     #[test]
     fn a_percent_sign_stands_only_before_the_zone_of_an_address_in_brackets() {

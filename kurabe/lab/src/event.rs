@@ -23,6 +23,11 @@ pub enum Event {
     },
     /// The trial waits for its first turn: everything that comes before the measured run is done.
     Ready,
+    /// One of several nodes waits for the others, until it is told [`Turn::Go`].
+    Meet {
+        /// Where all meet.
+        at: Meeting,
+    },
     /// What a trial made on a real disk. Only this may be wiped when the trial dies.
     Made {
         /// What tells it from what others make.
@@ -43,6 +48,49 @@ pub enum Event {
         /// What it yielded.
         record: Reported,
     },
+}
+
+/// Where nodes wait for each other, in the order in which they come there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Meeting {
+    /// Before the first node makes the file system: all have joined the cluster.
+    Make,
+    /// Before all mount it.
+    Mount,
+    /// Before the setup: all have mounted it.
+    Setup,
+    /// Before the run: all begin it at the same time.
+    Run,
+    /// After the runs of all.
+    End,
+    /// Before the node of this number unmounts it.
+    Unmount(u32),
+    /// After the node of this number has unmounted it.
+    Gone(u32),
+    /// After the first node has checked it: the device can be wiped.
+    Leave,
+}
+
+impl Meeting {
+    /// What comes next, in words.
+    pub fn words(self) -> String {
+        match self {
+            Meeting::Make => "the cluster".into(),
+            Meeting::Mount => "the mount".into(),
+            Meeting::Setup => "the setup".into(),
+            Meeting::Run => "the run".into(),
+            Meeting::End => "the end of its run".into(),
+            Meeting::Unmount(node) => format!("the unmount of node {node}"),
+            Meeting::Leave => "the end of the check".into(),
+            Meeting::Gone(node) => format!("what follows on the unmount of node {node}"),
+        }
+    }
+
+    /// Whether what a node does before it can take any time: it is the user's, or the check.
+    pub fn can_take_long(self) -> bool {
+        matches!(self, Meeting::Run | Meeting::End | Meeting::Unmount(_) | Meeting::Leave)
+    }
 }
 
 /// What tells something on a disk from what somebody else makes there.
@@ -72,6 +120,8 @@ pub enum Turn {
         /// Whether no other slice follows, so that nothing need be made ready for one.
         last: bool,
     },
+    /// All nodes have met.
+    Go,
     /// There are no more turns.
     End,
 }

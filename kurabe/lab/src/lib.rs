@@ -15,6 +15,7 @@ pub mod event;
 mod fixture;
 pub mod judgement;
 pub mod load;
+mod nodes;
 pub mod plan;
 pub mod record;
 pub mod reported;

@@ -188,6 +188,7 @@ impl Plan {
                 && !block.warmup
                 && study.contenders.iter().any(|one| one.aged.is_some()),
             side_by_side,
+            node: None,
             power_cuts: None,
             cache: study.cache,
             timeout_ns: study.timeout_ns,

@@ -13,7 +13,7 @@ pub use vocabulary::cost::{CommandUsage, DeviceDelta, Phase, PhaseRecord};
 pub use vocabulary::layout::{Layout, WHOLE as LAYOUT_WHOLE};
 pub use vocabulary::report::TIME_METRIC;
 
-use crate::load::{Aside, LoadReport, Metric, Unit};
+use crate::load::{Aside, Latency, LoadReport, Metric, Unit};
 use crate::name;
 use crate::slice::Slice;
 use crate::spec::{SCHEMA_VERSION, SideBySide, TrialSpec};
@@ -121,8 +121,44 @@ pub struct Record {
     pub watched: Option<Watched>,
     /// Governors and frequencies of the processors over the trial; absent where the machine tells none.
     pub processors: Option<Processors>,
-    /// The guest that the trial ran in; absent of this machine.
+    /// The guest that the trial ran in; absent of this machine. Of several nodes, that of the first one.
     pub guest: Option<GuestFacts>,
+    /// Each of several nodes; everything else is of all of them together.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<NodeRecord>,
+}
+
+/// What one of several nodes did in its run and sync.
+#[skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct NodeRecord {
+    /// Its number, from 1.
+    pub node: u32,
+    /// When its run began, in ns since that of the first to begin, as the runner heard it.
+    pub began_ns: u64,
+    /// Time of its run in ns.
+    pub run_ns: u64,
+    /// Time in ns until what it had written was durable.
+    pub sync_ns: u64,
+    /// What it asked of the shared device for both.
+    pub device: Option<DeviceDelta>,
+    /// What its command cost.
+    pub command: Option<CommandUsage>,
+    /// The figures of its load.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub metrics: Vec<Metric>,
+    /// The latencies of its load.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub latencies: Vec<Latency>,
+    /// From its start until it could begin, in ns.
+    pub boot_ns: Option<u64>,
+}
+
+impl NodeRecord {
+    /// When it had finished, in ns since the run began on the first node to begin.
+    pub fn finished_ns(&self) -> u64 {
+        self.began_ns.saturating_add(self.run_ns).saturating_add(self.sync_ns)
+    }
 }
 
 /// When something happened in a trial of power cuts, in ns since its load began.
@@ -494,6 +530,7 @@ impl Record {
             ("phases", self.phases.len()),
             ("notes", self.notes.len()),
             ("disks", self.disks.len()),
+            ("nodes", self.nodes.len()),
         ];
         if let Some((what, count)) = lists.into_iter().find(|(_, count)| *count > LISTED_MAX) {
             return Err(format!(

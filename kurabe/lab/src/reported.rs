@@ -64,7 +64,7 @@ impl Reported {
             return differs("schema and session", &of(&record), &of(&asked));
         }
         // These are the runner's to fill in, or only sent when they were asked for.
-        if record.block_trials.is_some() || record.guest.is_some() {
+        if record.block_trials.is_some() || record.guest.is_some() || !record.nodes.is_empty() {
             return Err("it sent facts that only the runner knows".into());
         }
         if record.power_cuts.is_some() && spec.power_cuts.is_none() {

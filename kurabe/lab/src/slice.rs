@@ -91,12 +91,12 @@ fn mean(values: &[u64]) -> u64 {
     ((sum + count / 2) / count) as u64
 }
 
-fn sum(values: &[u64]) -> u64 {
+pub(crate) fn sum(values: &[u64]) -> u64 {
     values.iter().copied().fold(0, u64::saturating_add)
 }
 
 /// Absent unless every slice has the figure.
-fn folded(fold: Fold, values: impl Iterator<Item = Option<u64>>) -> Option<u64> {
+pub(crate) fn folded(fold: Fold, values: impl Iterator<Item = Option<u64>>) -> Option<u64> {
     let values: Vec<u64> = values.collect::<Option<_>>()?;
     (!values.is_empty()).then(|| fold(&values))
 }
@@ -115,7 +115,7 @@ impl Carried {
 
 /// Every kind of phase as one, in the order of the first slice; one that a slice does not have
 /// cost it nothing.
-fn phases(fold: Fold, carried: &[Carried]) -> Vec<PhaseRecord> {
+pub(crate) fn phases(fold: Fold, carried: &[Carried]) -> Vec<PhaseRecord> {
     let mut kinds: Vec<Phase> = Vec::new();
     for phase in carried.iter().flat_map(|slice| &slice.phases).map(|entry| entry.phase) {
         if !kinds.contains(&phase) {
@@ -155,7 +155,7 @@ fn phases(fold: Fold, carried: &[Carried]) -> Vec<PhaseRecord> {
 }
 
 /// The usage of all slices as one; the code is the last one's.
-fn usage(fold: Fold, carried: &[Carried]) -> Option<CommandUsage> {
+pub(crate) fn usage(fold: Fold, carried: &[Carried]) -> Option<CommandUsage> {
     let last = carried.last()?.command.as_ref()?;
     let of: Vec<&CommandUsage> =
         carried.iter().filter_map(|slice| slice.command.as_ref()).collect();

@@ -48,6 +48,8 @@ pub struct TrialSpec {
     /// Whether the trial takes turns with the others of its block; absent for one that has the
     /// machine to itself.
     pub side_by_side: Option<SideBySide>,
+    /// Which of several nodes carries it out, at the same time as the others; absent where there is one.
+    pub node: Option<Node>,
     /// The load.
     pub workload: Workload,
     /// Of a trial that is not timed: the power is cut at many instants of its load.
@@ -122,6 +124,29 @@ pub struct SideBySide {
     pub contenders: u32,
     /// Which of the device's equal parts this one stands on, from 0.
     pub part: u32,
+}
+
+/// One of several nodes that have one file system mounted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Node {
+    /// Its number, from 1. The first one makes the file system and checks it.
+    pub number: u32,
+    /// How many there are.
+    pub nodes: u32,
+    /// The name of their cluster, another one in each trial.
+    pub cluster: String,
+}
+
+impl Node {
+    /// Its name in the network of the nodes.
+    pub fn host_name(&self) -> String {
+        Node::host_name_of(self.number)
+    }
+
+    /// The name of the node of this number.
+    pub fn host_name_of(number: u32) -> String {
+        format!("node{number}")
+    }
 }
 
 /// What a trial stands on, as the trial room prepared it and attaches it.

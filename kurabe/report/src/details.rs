@@ -9,7 +9,7 @@ use lab::record::{Outcome, Record};
 use crate::charts::{self, View, ratio};
 use crate::document::{self, Block};
 use crate::source::Source;
-use crate::{age, answer, checks, costs, tables, text};
+use crate::{age, answer, checks, costs, nodes, tables, text};
 
 /// The details of a result: of several loads a fold for each.
 pub fn details(source: &Source) -> Vec<Block> {
@@ -51,6 +51,7 @@ fn workload(view: &View<'_>, several: bool) -> Vec<Block> {
     fold("Checks", checks::blocks(workload));
     fold("How files lie on the device", age::layouts(view));
     fold("Where requests went on the modelled disk", disk(view));
+    fold("Nodes", nodes::blocks(source, workload));
     fold("Power cuts, over time", Block::charts(charts::power_cuts::timelines(view)));
     fold("What it cost, in the run and its sync", cost(view));
     let ratios = ratio::against_baseline(view).into_iter().chain(ratio::every_metric(view));

@@ -286,6 +286,7 @@ mod tests {
             aged: None,
             measure_layout: false,
             side_by_side: None,
+            node: None,
             workload,
             power_cuts: None,
             cache: Cache::Cold,

@@ -17,6 +17,7 @@ pub mod heat;
 pub mod histograms;
 pub mod html;
 pub mod machines;
+mod nodes;
 mod overview;
 pub mod page;
 pub mod profile;

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use lab::event::{Event, Turn};
+use lab::event::{Event, Meeting, Turn};
 use lab::record::{IdleWait, Outcome, Phase, PhaseRecord, Record, Space};
 use lab::spec::{Aged, Cache, CommandLine, Output, TrialSpec};
 use loads::counters::{DeviceCounters, DeviceReading, machine_cpu_ns};
@@ -26,10 +26,12 @@ use crate::command::{self, Bounds, End, Ran};
 use crate::control_group::ControlGroup;
 use crate::crash::ACK_VARIABLE;
 use crate::device::{Attached, Node, Site, attach};
-use crate::filesystem::{self, Access, FileSystem, Instance, Stage, asks_for_discard};
+use crate::filesystem::{self, Access, FileSystem, Instance, Leaving, Stage, asks_for_discard};
 use crate::host_proc::HostProc;
+use crate::kernel_log::KernelLog;
 use crate::leftovers::{DIRECTORY_VARIABLE, Processes, end_those_of};
 use crate::lower;
+use crate::nodes;
 use crate::scratch::Occupied;
 use crate::stop::Stop;
 use crate::tool::{Failure, Toolbox};
@@ -48,6 +50,9 @@ const TEARDOWN_MAX: Duration = Duration::from_secs(60);
 /// A device is idle when it completed nothing during so many intervals in a row.
 const QUIET_INTERVALS: u32 = 3;
 const QUIET_INTERVAL: Duration = Duration::from_millis(50);
+
+/// How often it is looked whether an unmount has come to where it waits for other nodes.
+const LEAVING_INTERVAL: Duration = Duration::from_millis(5);
 
 mod turns;
 
@@ -169,12 +174,18 @@ impl Trial<'_> {
             let (user, group) = user.numbers();
             stage.mount_options.extend((file_system.owner_options)(user, group));
         }
+        stage.member = spec.node.clone();
         let mut instance = upper::begin(file_system, stage);
         let carried = made
             .and_then(|()| self.phases(instance.as_mut(), file_system, attached.as_mut(), tools));
         if !below.is_empty() {
             let own = self.record.geometry.take().unwrap_or_default();
             self.record.geometry = Some(own + &below.describe(tools));
+        }
+        if spec.node.is_some() && carried.is_err() {
+            // The guest ends with it. An unmount could wait for other nodes without end.
+            std::mem::forget((instance, attached));
+            return carried;
         }
         tools.clean_up_within(TEARDOWN_MAX);
         if let (Err(_), Some(before)) = (&carried, &self.processes_before) {
@@ -274,19 +285,30 @@ impl Trial<'_> {
         let spec = self.spec;
         let has_files = self.access == Access::Mounted;
         let made_here = file_system.needs_device && self.access != Access::RawDevice;
+        // Of several nodes the first one makes it for all.
+        let is_first = spec.node.as_ref().is_none_or(|node| node.number == 1);
+        if let Some(node) = &spec.node {
+            nodes::connect(node)?;
+            instance.join(tools)?;
+            self.meet(Meeting::Make, tools)?;
+        }
         if let Some(attached) = &mut attached {
             attached.begin_making();
         }
         if made_here {
             match &spec.aged {
+                None if !is_first => {}
                 None => self.timed(Phase::Mkfs, || instance.make(tools))?,
                 Some(aged) => self.restore(aged, instance, tools)?,
             }
             self.say_made(attached.as_deref_mut(), None)?;
-            match instance.geometry(tools) {
-                Ok(geometry) => self.record.geometry = Some(geometry),
-                Err(failure) => tools.note(failure.to_string()),
+            if is_first {
+                match instance.geometry(tools) {
+                    Ok(geometry) => self.record.geometry = Some(geometry),
+                    Err(failure) => tools.note(failure.to_string()),
+                }
             }
+            self.meet(Meeting::Mount, tools)?;
             if has_files {
                 self.timed(Phase::Mount, || instance.mount(tools))?;
             }
@@ -298,8 +320,9 @@ impl Trial<'_> {
             self.record.geometry = instance.geometry(tools).ok();
         }
         self.processes_before = Processes::now();
-        let directory = instance.directory();
-        self.root = Some(directory.clone());
+        self.root = Some(instance.directory());
+        let directory = self.own_directory(&instance.directory())?;
+        self.meet(Meeting::Setup, tools)?;
         if let Some(user) = &self.user {
             instance.let_pass(user).map_err(Failure::of)?;
             // Where it takes turns each slice has a directory of the user's, which it cannot exchange for
@@ -322,9 +345,11 @@ impl Trial<'_> {
             self.timed_with(Phase::Settle, |trial| trial.settle(instance, tools))?;
             self.record.space_before = space(&directory).filter(|_| has_files);
             self.prepare(&directory)?;
+            self.meet(Meeting::Run, tools)?;
             measure_disks(&mut attached, true)?;
             self.run_once(instance, tools, &directory)?;
             measure_disks(&mut attached, false)?;
+            self.meet(Meeting::End, tools)?;
             self.record.space_after = space(&directory).filter(|_| has_files);
             if let Some(cleanup) = &spec.workload.cleanup {
                 self.users_command(Phase::Cleanup, cleanup, &directory)?;
@@ -335,14 +360,92 @@ impl Trial<'_> {
         }
         if made_here {
             if has_files {
-                self.timed(Phase::Unmount, || instance.unmount(tools))?;
+                self.unmount(instance, tools)?;
+            }
+            if !is_first {
+                // What it would wipe is still being checked.
+                return self.meet(Meeting::Leave, tools);
             }
             if let Some(layout) = &mut self.record.layout_after {
                 layout.free = instance.free_extents(tools);
             }
             self.timed(Phase::Check, || instance.check(tools))?;
+            self.meet(Meeting::Leave, tools)?;
         }
         Ok(())
+    }
+
+    /// Waits for the other nodes, where there are several.
+    fn meet(&mut self, at: Meeting, tools: &mut Toolbox) -> Result<(), Failure> {
+        if self.spec.node.is_none() {
+            return Ok(());
+        }
+        (self.emit)(&Event::Meet { at });
+        match self.wait_for_turn(tools)? {
+            Turn::Go => Ok(()),
+            Turn::Slice { .. } | Turn::End => Err(Failure::of("it was told to take a turn")),
+        }
+    }
+
+    /// Where the workload runs: of several nodes each has a directory of its own.
+    fn own_directory(&self, root: &Path) -> Result<PathBuf, Failure> {
+        let Some(node) = &self.spec.node else { return Ok(root.to_path_buf()) };
+        let directory = root.join(node.host_name());
+        DirBuilder::new()
+            .create(&directory)
+            .map_err(|error| Failure::of(format!("making {}: {error}", directory.display())))?;
+        Ok(directory)
+    }
+
+    /// Unmounts it; of several nodes one after the other, the first one last.
+    fn unmount(&mut self, instance: &mut dyn Instance, tools: &mut Toolbox) -> Result<(), Failure> {
+        let (own, nodes) = self.spec.node.as_ref().map_or((1, 1), |node| (node.number, node.nodes));
+        for number in (1..=nodes).rev() {
+            self.meet(Meeting::Unmount(number), tools)?;
+            match instance.leaving().filter(|_| number == own) {
+                Some(leaving) => self.leave(instance, leaving, tools)?,
+                None => {
+                    if number == own {
+                        self.timed(Phase::Unmount, || instance.unmount(tools))?;
+                    }
+                    self.meet(Meeting::Gone(number), tools)?;
+                }
+            }
+            if number > own {
+                instance.left(number)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Unmounts it on this node where the kernel waits within the unmount for the others to let it go.
+    fn leave(
+        &mut self,
+        instance: &mut dyn Instance,
+        leaving: Leaving,
+        tools: &mut Toolbox,
+    ) -> Result<(), Failure> {
+        let number = self.spec.node.as_ref().map_or(1, |node| node.number);
+        self.timed_with(Phase::Unmount, |trial| {
+            let (mut log, stop) = (KernelLog::from_now(), trial.stop.clone());
+            let point = instance.directory().display().to_string();
+            std::thread::scope(|scope| {
+                let unmount = scope.spawn(|| {
+                    let mut own = Toolbox::new(None, stop);
+                    let unmounted = instance.unmount(&mut own);
+                    (unmounted, own)
+                });
+                while !unmount.is_finished() && log.about(&[leaving.says]).is_empty() {
+                    std::thread::sleep(LEAVING_INTERVAL);
+                }
+                let met = trial.meet(Meeting::Gone(number), tools);
+                let let_go = (leaving.let_go)();
+                let (unmounted, own) = unmount.join().expect("an unmount does not panic");
+                own.notes().iter().for_each(|note| tools.note(note.clone()));
+                tools.log_command(&["umount", &point]);
+                unmounted.and(met).and(let_go)
+            })
+        })
     }
 
     /// Puts the aged file system on the device.
@@ -441,7 +544,9 @@ impl Trial<'_> {
         instance.sync(tools)?;
         let is_cold = self.spec.cache == Cache::Cold;
         let is_root = rustix::process::geteuid().is_root();
-        if is_cold && is_root && self.access == Access::Mounted {
+        // Of several nodes that would be forming the cluster again.
+        let is_alone = self.spec.node.is_none();
+        if is_cold && is_root && is_alone && self.access == Access::Mounted {
             // A setup that changed the mount (`mount -o remount`) is to find it as it left it.
             if self.is_mounted_as_recorded(instance) {
                 instance.mount_anew(tools)?;
@@ -651,6 +756,9 @@ impl Trial<'_> {
             // What is acknowledged counts where the power is cut.
             (ACK_VARIABLE, "/dev/null"),
         ];
+        let node = spec.node.as_ref().map_or((1, 1), |node| (node.number, node.nodes));
+        let (number, nodes) = (node.0.to_string(), node.1.to_string());
+        environment.extend([("KURABE_NODE", number.as_str()), ("KURABE_NODES", nodes.as_str())]);
         let aged;
         if spec.aged.is_some() {
             let root = self.root.as_deref().unwrap_or(directory);

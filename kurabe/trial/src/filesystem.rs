@@ -11,11 +11,13 @@ mod directory;
 mod ext;
 mod f2fs;
 mod fat;
+mod gfs2;
 mod jfs;
 pub(crate) mod kernel;
 mod minfs;
 mod nilfs2;
 mod ntfs3;
+mod ocfs2;
 mod raw;
 mod reiserfs;
 mod tmpfs;
@@ -30,6 +32,7 @@ use std::sync::Arc;
 
 use guest::{Recipe, Supplies};
 use lab::contender::{Contender, Known, Layer};
+use lab::spec::Node as Member;
 
 use crate::device::Node;
 use crate::facts::tool_version;
@@ -40,6 +43,7 @@ use crate::stop::Stop;
 use crate::tool::{Failure, Toolbox, find, not_found};
 use crate::user::User;
 use kernel::Kernel;
+pub use kernel::Leaving;
 use vocabulary::layout::FreeExtents;
 
 /// A tool that a file system needs.
@@ -199,6 +203,42 @@ impl FileSystem {
         FileSystem { kernel_name, takes_turns: true, has_copies, ..of }
     }
 
+    /// Why a contender of it cannot be mounted by several nodes, where it is to be.
+    pub fn why_not_on_nodes(&self, contender: &Contender) -> Option<String> {
+        let nodes = contender.environment.nodes();
+        if nodes == 1 {
+            return None;
+        }
+        if !self.is_of_cluster() {
+            let can = all().iter().filter(|one| one.is_of_cluster());
+            let names: Vec<&str> = can.map(|one| one.name).collect();
+            return Some(format!(
+                "{} can be mounted by one node at a time, not by {nodes}; these can by several: {}",
+                self.name,
+                names.join(", ")
+            ));
+        }
+        let is_plain = contender.layers.len() == 1 && contender.store.is_none();
+        (!is_plain || contender.aged.is_some()).then(|| {
+            format!(
+                "on {nodes} nodes {} has no store, no other layers and no age; leave them out",
+                self.name
+            )
+        })
+    }
+
+    fn is_of_cluster(&self) -> bool {
+        matches!(&self.kind, Kind::Kernel(kernel) if kernel.cluster.is_some())
+    }
+
+    /// Modules that the kernel of a guest needs before the file system can be made or mounted there.
+    pub fn modules_on(&self, contender: &Contender) -> Vec<&'static str> {
+        match contender.environment.nodes() {
+            1 => self.modules.first().copied().into_iter().collect(),
+            _ => self.modules.to_vec(),
+        }
+    }
+
     /// Why it cannot be aged; absent where it can.
     pub fn why_not_aged(&self) -> Option<String> {
         (!self.can_be_aged()).then(|| {
@@ -268,6 +308,8 @@ pub struct Stage {
     /// Whether mkfs is to leave nothing for later: others take turns with this trial, a guest was booted for it
     /// alone, or the device is small enough.
     pub made_at_once: bool,
+    /// Which of several nodes this is.
+    pub member: Option<Member>,
     /// The trial's own directory, in whose room the mount point is made.
     pub scratch: Arc<Occupied>,
 }
@@ -297,6 +339,7 @@ impl Stage {
             discard: discard || asks_for_discard(contender),
             made_at_once: contender.environment.guest().is_some()
                 || size_bytes <= MADE_AT_ONCE_BYTES_MAX,
+            member: None,
             scratch: scratch.clone(),
         }
     }
@@ -334,6 +377,11 @@ pub enum Owner {
 
 /// A file system of one trial. The hooks are called in the order in which they stand here.
 pub trait Instance: Send {
+    /// Makes this node one of several that will mount it.
+    fn join(&mut self, _: &mut Toolbox) -> Result<(), Failure> {
+        Ok(())
+    }
+
     /// Makes it, and makes it durable.
     fn make(&mut self, _: &mut Toolbox) -> Result<(), Failure> {
         Ok(())
@@ -413,6 +461,16 @@ pub trait Instance: Send {
         None
     }
 
+    /// How this node of several waits for the others when it unmounts; absent where it does not.
+    fn leaving(&self) -> Option<Leaving> {
+        None
+    }
+
+    /// Another of several nodes, of this number, has unmounted it, or is about to and waits.
+    fn left(&mut self, _: u32) -> Result<(), Failure> {
+        Ok(())
+    }
+
     /// Unmounts it.
     fn unmount(&mut self, _: &mut Toolbox) -> Result<(), Failure> {
         Ok(())
@@ -469,6 +527,8 @@ static ALL: &[&FileSystem] = &[
     &fat::EXFAT,
     &ntfs3::NTFS3,
     &reiserfs::REISERFS,
+    &ocfs2::OCFS2,
+    &gfs2::GFS2,
     &tmpfs::TMPFS,
     &udf::UDF,
     &ufs::UFS,
@@ -509,6 +569,7 @@ pub fn of(contender: &Contender) -> Result<&'static FileSystem, String> {
     let file_system =
         by_name(name).ok_or_else(|| format!("this kurabe knows no file system '{name}'"))?;
     file_system.known().check_options(contender)?;
+    file_system.why_not_on_nodes(contender).map_or(Ok(()), Err)?;
     Ok(file_system)
 }
 

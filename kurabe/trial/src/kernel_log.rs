@@ -26,8 +26,9 @@ impl KernelLog {
         KernelLog(file)
     }
 
-    /// What was said since then that names one of `words`, such as a device or a file system.
-    pub fn about(mut self, words: &[&str]) -> Vec<String> {
+    /// What was said since then, or since it was asked last, that names one of `words`, such as a device or a
+    /// file system.
+    pub fn about(&mut self, words: &[&str]) -> Vec<String> {
         let Some(file) = &mut self.0 else { return Vec::new() };
         let mut found: Vec<String> = Vec::new();
         let mut entry = [0; ENTRY_BYTES_MAX];

@@ -19,6 +19,7 @@ mod leftovers;
 pub mod lower;
 pub mod memory_limit;
 pub mod node;
+mod nodes;
 pub mod process;
 pub mod scratch;
 pub mod stop;

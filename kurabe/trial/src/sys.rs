@@ -4,6 +4,7 @@ pub mod confine;
 pub mod descriptors;
 pub mod loop_device;
 pub mod namespaces;
+pub mod network;
 pub mod pages;
 pub mod priority;
 pub mod process_clock;

@@ -481,6 +481,7 @@ impl Maker<'_> {
             aged,
             measure_layout: !is_trim,
             side_by_side: None,
+            node: None,
             workload,
             power_cuts: None,
             cache: Cache::Warm,

@@ -178,6 +178,7 @@ impl<'a> Dry<'a> {
             contender,
             device: Some(device),
             side_by_side: None,
+            node: None,
             measure_layout: false,
             power_cuts: None,
             cache: Cache::Warm,

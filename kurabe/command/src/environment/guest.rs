@@ -10,7 +10,7 @@ use std::io::Write;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use guest::{Disk, End, Guest};
+use guest::{Disk, End, Guest, Link};
 use lab::device::MEMORY;
 use lab::event::Event;
 use lab::record::{GuestFacts, Outcome, Record};
@@ -20,8 +20,9 @@ use lab::study::Study;
 use trial::device::{Left, in_guest};
 use trial::stop::Stop;
 
-use super::images::{Images, layer_modules_of, module_of};
+use super::images::{Images, layer_modules_of, module_of, modules_of_nodes};
 use super::lines::{self, Said};
+use super::nodes;
 use super::processes::{Heard, LOOK_INTERVAL};
 use super::this_machine::ThisMachine;
 use super::{Ended, Environment, Examined, Preparation, Ready};
@@ -29,7 +30,7 @@ use crate::exit::Failure;
 use crate::runner::{Executor, Schedule};
 
 /// How long past its own bound a trial may take to give everything back, in a guest that lives.
-const GRACE: Duration = Duration::from_secs(120);
+pub(super) const GRACE: Duration = Duration::from_secs(120);
 
 /// What the layers of a device, and file systems in user space, are served by.
 const USER_SPACE_MODULES: [&str; 2] = ["fuse", "loop"];
@@ -52,7 +53,7 @@ struct Early {
 
 /// What a guest is booted with.
 #[derive(PartialEq, Eq)]
-struct Boot {
+pub(super) struct Boot {
     place: String,
     disk: Disk,
     modules: Vec<&'static str>,
@@ -60,29 +61,35 @@ struct Boot {
 
 impl Boot {
     /// What a trial needs.
-    fn of(spec: &TrialSpec, device: &Device) -> Result<Boot, String> {
+    pub fn of(spec: &TrialSpec, device: &Device) -> Result<Boot, String> {
         let path = device.prepared.get("path").and_then(|path| path.as_str());
         let Some(path) = path else {
             return Err(format!("a guest's disk cannot be on a device of kind {}", device.kind));
         };
         // Memory has no way past the page cache: it lies there.
-        let disk = Disk { path: path.into(), direct: device.kind != MEMORY, discard: spec.discard };
+        let disk = Disk {
+            path: path.into(),
+            direct: device.kind != MEMORY,
+            discard: spec.discard,
+            shared: spec.contender.environment.nodes() > 1,
+        };
         let module = module_of(&spec.contender);
         let mut modules: Vec<&str> = module.into_iter().collect();
         if module.is_none() || !layers_of(spec).is_empty() {
             modules.extend(USER_SPACE_MODULES);
         }
         modules.extend(layer_modules_of(&spec.contender));
+        modules.extend(modules_of_nodes(&spec.contender));
         Ok(Boot { place: place_of(spec).into(), disk, modules })
     }
 
-    fn begin(&self, images: &Images) -> Result<Guest, String> {
+    pub fn begin(&self, images: &Images, link: Option<Link>) -> Result<Guest, String> {
         let trusted = trust::owner::words();
         let mut words = vec!["trial", "--parent", "1"];
         words.extend(trusted.iter().map(String::as_str));
         images
             .image(&self.place)
-            .boot(&images.machine, Some(&self.disk), &self.modules, &words)
+            .boot(&images.machine, Some(&self.disk), link, &self.modules, &words)
             .map_err(|error| error.to_string())
     }
 }
@@ -90,8 +97,11 @@ impl Boot {
 impl Early {
     /// Starts the guest of a trial. Where that fails, the trial itself will say why.
     fn begin(images: &Images, spec: &TrialSpec, device: &Device) -> Option<Early> {
+        if spec.contender.environment.nodes() > 1 {
+            return None;
+        }
         let boot = Boot::of(spec, device).ok()?;
-        let guest = boot.begin(images).ok()?;
+        let guest = boot.begin(images, None).ok()?;
         Some(Early { boot, guest })
     }
 }
@@ -138,6 +148,12 @@ impl Guests {
     fn run_one(&mut self, spec: &TrialSpec, on_event: &mut dyn FnMut(&Event)) -> Record {
         let started = Instant::now();
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        if spec.contender.environment.nodes() > 1 {
+            let images = self.images.as_ref().expect("they are there once it is prepared");
+            let device = self.host.device().expect("a guest's disk is on a device");
+            let begun = Record::begun(spec, unix.as_nanos() as u64);
+            return nodes::run(begun, spec, images, device, &self.stop, on_event);
+        }
         let host_load = host_load();
         let mut heard = Heard::new();
         let mut timed_out = None;
@@ -164,7 +180,7 @@ impl Guests {
                 if !is_ready && !stopped() && guest.has_given_up() {
                     on_event(&Event::Status { text: format!("booting {place} once more") });
                     let again = Boot::of(spec, device.device());
-                    if let Ok(again) = again.and_then(|again| again.begin(images)) {
+                    if let Ok(again) = again.and_then(|again| again.begin(images, None)) {
                         guest = again;
                         is_ready = guest.wait_ready(&stopped);
                     }
@@ -283,12 +299,12 @@ fn boot(
         // Killed before another one is started.
         early => {
             drop(early);
-            boot.begin(images)
+            boot.begin(images, None)
         }
     }
 }
 
-fn place_of(spec: &TrialSpec) -> &str {
+pub(super) fn place_of(spec: &TrialSpec) -> &str {
     spec.contender.environment.guest().expect("it lives in a guest")
 }
 
@@ -298,6 +314,6 @@ fn layers_of(spec: &TrialSpec) -> &[String] {
 }
 
 /// The load of this machine over the last minute.
-fn host_load() -> Option<f64> {
+pub(super) fn host_load() -> Option<f64> {
     std::fs::read_to_string("/proc/loadavg").ok()?.split(' ').next()?.parse().ok()
 }

@@ -36,8 +36,8 @@ impl Images {
         for contender in &study.contenders {
             let Some(place) = contender.environment.guest() else { continue };
             if !images.contains_key(place) {
-                let there =
-                    study.contenders.iter().filter(|one| one.environment == contender.environment);
+                let is_there = |one: &&Contender| one.environment.guest() == Some(place);
+                let there = study.contenders.iter().filter(is_there);
                 let there: Vec<&Contender> = there.collect();
                 images.insert(place.to_string(), image(&store, place, &there)?);
             }
@@ -71,6 +71,11 @@ pub fn module_of(contender: &Contender) -> Option<&'static str> {
     filesystem::by_name(contender.file_system())?.kernel_name
 }
 
+/// What else several nodes need that mount a contender.
+pub fn modules_of_nodes(contender: &Contender) -> Vec<&'static str> {
+    if contender.environment.nodes() == 1 { Vec::new() } else { kernel_modules_of(contender) }
+}
+
 /// The module of a contender that has to be built for its guest.
 pub fn built_for(contender: &Contender) -> Option<String> {
     let recipe = filesystem::by_name(contender.file_system())?.recipe?;
@@ -78,10 +83,10 @@ pub fn built_for(contender: &Contender) -> Option<String> {
 }
 
 /// The modules that the kernel of a contender's guest has to bring along.
-fn kernel_modules_of(contender: &Contender) -> impl Iterator<Item = &'static str> {
+fn kernel_modules_of(contender: &Contender) -> Vec<&'static str> {
     let file_system = filesystem::by_name(contender.file_system());
-    let of_file_system = file_system.and_then(|file_system| file_system.modules.first());
-    of_file_system.copied().into_iter().chain(layer_modules_of(contender))
+    let of_file_system = file_system.map(|file_system| file_system.modules_on(contender));
+    of_file_system.into_iter().flatten().chain(layer_modules_of(contender)).collect()
 }
 
 /// The modules of a contender's block layers.
@@ -91,7 +96,8 @@ pub fn layer_modules_of(contender: &Contender) -> impl Iterator<Item = &'static 
 
 /// What the kernel of a contender's guest has not.
 pub fn lacks(contender: &Contender, lock: &Lock) -> Option<String> {
-    let module = kernel_modules_of(contender).find(|module| lock.kernel.lacks(module))?;
+    let mut modules = kernel_modules_of(contender).into_iter();
+    let module = modules.find(|module| lock.kernel.lacks(module))?;
     let (place, release) = (contender.environment.guest()?, &lock.kernel.release);
     Some(format!("the kernel of {place}, {release}, has no {module}; take another kernel"))
 }

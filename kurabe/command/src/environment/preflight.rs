@@ -99,6 +99,7 @@ fn contender_problems(
     let mut problems = left_out::missing(contender);
     let layers = trial::lower::check(contender).and_then(|()| trial::upper::check(contender));
     problems.extend(layers.err());
+    problems.extend(file_system.why_not_on_nodes(contender));
     problems.extend(aged::problems(study, contender, request.size_bytes()));
     let least = file_system.size_bytes_min;
     if file_system.needs_device

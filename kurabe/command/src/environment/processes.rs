@@ -292,6 +292,7 @@ impl Talk {
         self.state = match turn {
             Turn::Slice { .. } => State::Turn,
             Turn::End => State::Ending,
+            Turn::Go => unreachable!("only guests are several nodes"),
         };
     }
 

@@ -409,6 +409,7 @@ pub fn spec(
         aged: None,
         measure_layout: false,
         side_by_side: None,
+        node: None,
         workload,
         power_cuts: Some(cuts),
         cache: Cache::Warm,

@@ -202,6 +202,7 @@ impl Observer for Progress {
             Event::Phase { phase } => phase.name(),
             Event::Status { text } => text,
             Event::Ready
+            | Event::Meet { .. }
             | Event::Made { .. }
             | Event::Slice { .. }
             | Event::Record { .. }

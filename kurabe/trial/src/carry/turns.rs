@@ -211,7 +211,7 @@ impl Trial<'_> {
     }
 
     /// Waits for the next turn. The bound on the trial does not run meanwhile.
-    fn wait_for_turn(&mut self, tools: &mut Toolbox) -> Result<Turn, Failure> {
+    pub(super) fn wait_for_turn(&mut self, tools: &mut Toolbox) -> Result<Turn, Failure> {
         let began = Instant::now();
         let turn = loop {
             match self.turns.recv_timeout(STOP_INTERVAL) {

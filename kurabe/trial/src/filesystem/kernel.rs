@@ -7,6 +7,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use lab::spec::Node as Member;
 use measure::durable::drop_kernel_caches;
 use rustix::mount::{MountFlags, UnmountFlags};
 use vocabulary::layout::{FreeExtents, Layout};
@@ -53,6 +54,27 @@ pub struct Kernel {
     pub check_meaning: fn(i32) -> &'static str,
     /// Threads of the kernel that finish the making in the background.
     pub background_threads: &'static [&'static str],
+    /// How several nodes mount one at the same time; absent where they cannot.
+    pub cluster: Option<Cluster>,
+}
+
+/// What a node of several does besides mounting and unmounting. The functions are called in this order.
+pub struct Cluster {
+    /// Makes this node one of the cluster, before anything is made or mounted.
+    pub join: fn(&Member, &mut Toolbox) -> Result<(), Failure>,
+    /// How an unmount waits for the other nodes; absent where it does not.
+    pub leaving: Option<Leaving>,
+    /// Another node has unmounted, or is about to and waits, by its number; this one has it mounted.
+    pub left: fn(u32) -> Result<(), Failure>,
+}
+
+/// How an unmount waits for the other nodes.
+#[derive(Clone, Copy)]
+pub struct Leaving {
+    /// What the kernel's log says when it waits.
+    pub says: &'static str,
+    /// Ends the waiting, once the others know.
+    pub let_go: fn() -> Result<(), Failure>,
 }
 
 /// Sizes of free extents on a device, each with how often it is there.
@@ -81,6 +103,7 @@ impl Kernel {
         owner: |_, _, _| None,
         check_meaning: |_| "the check found damage or could not be carried out",
         background_threads: &[],
+        cluster: None,
     };
 
     pub fn begin(&'static self, name: &'static str, stage: Stage) -> Box<dyn Instance> {
@@ -135,6 +158,15 @@ impl KernelInstance {
         words
     }
 
+    /// Drops what this node knows of a device to which others write too.
+    fn forget_pages(&self) -> Result<(), Failure> {
+        self.stage.member.as_ref().map_or(Ok(()), |_| drop_pages_of(self.stage.node()))
+    }
+
+    fn of_cluster(&self) -> Option<(&'static Cluster, &Member)> {
+        self.kernel.cluster.as_ref().zip(self.stage.member.as_ref())
+    }
+
     /// By what the kernel's messages about it are known: its name and its device's.
     fn log_words(&self) -> Vec<&str> {
         let device = self.stage.node().path().file_name().and_then(|name| name.to_str());
@@ -169,7 +201,7 @@ impl KernelInstance {
         };
         if mounted.is_err() {
             // mount(8) may know an option that the kernel does not, and says best what is wrong.
-            let log = KernelLog::from_now();
+            let mut log = KernelLog::from_now();
             let mounted = tools.expect(&self.mount_words(more), "mount failed");
             mounted.map_err(|failure| failure.with_lines(&log.about(&self.log_words())))?;
         }
@@ -227,7 +259,8 @@ impl Instance for KernelInstance {
 
     fn mount(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
         make_mount_point(&self.stage.mount_point())?;
-        let log = KernelLog::from_now();
+        self.forget_pages()?;
+        let mut log = KernelLog::from_now();
         let mounted = tools.expect(&self.mount_words(&[]), "mount failed");
         // mount(8) refers to the kernel's log; what matters is there.
         mounted.map_err(|failure| failure.with_lines(&log.about(&self.log_words())))?;
@@ -273,6 +306,18 @@ impl Instance for KernelInstance {
         Some([words(&head), self.mount_words(&[])].concat())
     }
 
+    fn join(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+        self.of_cluster().map_or(Ok(()), |(cluster, member)| (cluster.join)(member, tools))
+    }
+
+    fn left(&mut self, number: u32) -> Result<(), Failure> {
+        self.of_cluster().map_or(Ok(()), |(cluster, _)| (cluster.left)(number))
+    }
+
+    fn leaving(&self) -> Option<Leaving> {
+        self.of_cluster().and_then(|(cluster, _)| cluster.leaving)
+    }
+
     fn unmount(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
         unmount(&self.stage.mount_point(), tools)?;
         self.mounted = false;
@@ -280,6 +325,7 @@ impl Instance for KernelInstance {
     }
 
     fn check(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+        self.forget_pages()?;
         let words = self.on_node(self.kernel.check);
         match tools.run(&words)? {
             ToolOutput { code: 0, .. } => Ok(()),

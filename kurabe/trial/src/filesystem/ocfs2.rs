@@ -1,0 +1,113 @@
+//! OCFS2: ocfs2-tools, and o2cb, the cluster that the kernel itself forms.
+
+use std::fmt::Write;
+use std::fs;
+
+use guest::{Error, Recipe, Site};
+use lab::spec::Node as Member;
+
+use super::kernel::{Cluster, Kernel, words};
+use super::{FileSystem, Stage, Tool};
+use crate::nodes;
+use crate::tool::{Failure, Toolbox};
+
+/// OCFS2: on one node without a cluster, on several by o2cb.
+pub static OCFS2: FileSystem = FileSystem {
+    tools: &[Tool { name: "mkfs.ocfs2", package: "ocfs2-tools", version: Some("-V") }],
+    // Journals of several nodes.
+    size_bytes_min: 512 << 20,
+    modules: &["ocfs2", "ocfs2_dlm", "ocfs2_stack_o2cb", "virtio_net"],
+    recipe: Some(&RECIPE),
+    mkfs_flags: "FMnqvxV",
+    ..FileSystem::of_kernel(
+        "ocfs2",
+        "extents and a journal for each node, by Oracle; one or several nodes",
+        Kernel {
+            mkfs: &["mkfs.ocfs2", "-q", "-F", "-x"],
+            complete,
+            geometry: &["debugfs.ocfs2", "-R", "stats"],
+            check: &["fsck.ocfs2", "-f", "-n"],
+            repair: &["fsck.ocfs2", "-f", "-y"],
+            check_meaning: |code| match code & 4 {
+                4 => "errors were found",
+                _ => "it could not be checked",
+            },
+            cluster: Some(Cluster { join, leaving: None, left: |_| Ok(()) }),
+            ..Kernel::PLAIN
+        },
+    )
+};
+
+fn complete(options: &mut Vec<String>, stage: &Stage) {
+    let own = match &stage.member {
+        None => words(&["-M", "local"]),
+        Some(member) => vec![
+            "-N".into(),
+            member.nodes.to_string(),
+            "--cluster-stack=o2cb".into(),
+            format!("--cluster-name={}", member.cluster),
+        ],
+    };
+    options.splice(0..0, own);
+}
+
+/// Where o2cb and its tools look for the cluster.
+const DIRECTORY: &str = "/etc/ocfs2";
+
+/// The cluster of a node, as ocfs2.cluster.conf(5) has it.
+fn configuration(member: &Member) -> String {
+    let cluster = &member.cluster;
+    let mut text = format!(
+        "cluster:\n\theartbeat_mode = local\n\tnode_count = {}\n\tname = {cluster}\n",
+        member.nodes
+    );
+    for number in 1..=member.nodes {
+        let (name, address) = (Member::host_name_of(number), nodes::address_text(number));
+        write!(
+            text,
+            "\nnode:\n\tnumber = {number}\n\tcluster = {cluster}\n\tip_port = 7777\n\t\
+             ip_address = {address}\n\tname = {name}\n"
+        )
+        .expect("a string takes everything");
+    }
+    text
+}
+
+fn join(member: &Member, tools: &mut Toolbox) -> Result<(), Failure> {
+    let write = |path: &str, text: &str| {
+        fs::write(path, text).map_err(|error| Failure::of(format!("{path}: {error}")))
+    };
+    fs::create_dir_all(DIRECTORY).map_err(|error| Failure::of(format!("{DIRECTORY}: {error}")))?;
+    write(&format!("{DIRECTORY}/cluster.conf"), &configuration(member))?;
+    write("/sys/fs/ocfs2/cluster_stack", "o2cb")?;
+    let words = words(&["o2cb", "register-cluster", &member.cluster]);
+    tools.expect(&words, "the cluster cannot be formed").map(drop)
+}
+
+/// The tools, whose module the kernel has.
+static RECIPE: Recipe = Recipe::of_packages("ocfs2", build);
+
+fn build(site: &mut Site<'_>) -> Result<(), Error> {
+    let names = ["mkfs", "mount", "fsck", "debugfs"].map(|name| format!("{name}.ocfs2"));
+    let names = names.iter().map(String::as_str).chain(["o2cb", "ocfs2_hb_ctl"]);
+    site.take_tools("ocfs2-tools", &names.collect::<Vec<_>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_nodes_are_told_of_the_same_cluster() {
+        let member = |number| Member { number, nodes: 3, cluster: "k12".into() };
+        let text = configuration(&member(1));
+        assert_eq!(text, configuration(&member(3)));
+        assert!(
+            text.starts_with(
+                "cluster:\n\theartbeat_mode = local\n\tnode_count = 3\n\tname = k12\n"
+            )
+        );
+        assert_eq!(text.matches("\nnode:\n").count(), 3);
+        assert!(text.contains("\tip_address = 10.0.0.3\n\tname = node3\n"), "{text}");
+    }
+}

@@ -1,0 +1,32 @@
+//! One of several nodes in a network of their own: its name and its address.
+//!
+//! Only in a guest, which has no other network: what is set here is the whole kernel's.
+
+use lab::spec::Node;
+
+use crate::sys::network::bring_up;
+use crate::tool::Failure;
+
+/// The interface that a guest has to the other nodes.
+const INTERFACE: &str = "eth0";
+
+/// The address of the node of this number.
+pub fn address(number: u32) -> [u8; 4] {
+    [10, 0, 0, u8::try_from(number).expect("there are few nodes")]
+}
+
+/// The address as text.
+pub fn address_text(number: u32) -> String {
+    std::net::Ipv4Addr::from(address(number)).to_string()
+}
+
+/// Gives this kernel its name and its address among the nodes.
+pub fn connect(node: &Node) -> Result<(), Failure> {
+    let failed = |what: &str, error: std::io::Error| {
+        Failure::of(format!("the network of the nodes: {what}: {error}"))
+    };
+    rustix::system::sethostname(node.host_name().as_bytes())
+        .map_err(|error| failed("setting the host name", error.into()))?;
+    bring_up("lo", [127, 0, 0, 1]).map_err(|error| failed("lo", error))?;
+    bring_up(INTERFACE, address(node.number)).map_err(|error| failed(INTERFACE, error))
+}
