@@ -16,8 +16,15 @@ use lab::study_file;
 use loads::kind::KINDS;
 use publications::measure;
 
-const BUNDLED: [&str; 6] =
-    ["cannyls", "operating-systems", "flash-overhead", "dbench", "durable-puts", "buffered-puts"];
+const BUNDLED: [&str; 7] = [
+    "cannyls",
+    "operating-systems",
+    "flash-overhead",
+    "dbench",
+    "durable-puts",
+    "buffered-puts",
+    "databases",
+];
 
 #[test]
 fn a_bundled_study_can_be_printed_saved_and_run_from_its_file() {
