@@ -253,7 +253,7 @@ fn a_trial_in_a_guest_yields_the_same_record_and_leaves_nothing() {
     assert_eq!(site.processes(), [0; 0]);
 }
 
-/// Several block layers in one boot, each on the next one.
+/// Several layers in one boot, each on the next one.
 #[test]
 fn block_layers_are_set_up_in_a_guest_and_taken_down() {
     let Some((site, _one)) = site_with_guest() else { return };
@@ -263,7 +263,8 @@ fn block_layers_are_set_up_in_a_guest_and_taken_down() {
             return;
         }
     }
-    let stack = "stack: ext4 over luks --sector-size=4096 over lvm over raid1:2 bitmap=none";
+    let stack =
+        "stack: overlayfs over ext4 over luks --sector-size=4096 over lvm over raid1:2 bitmap=none";
     let flags = ["--on", "debian", "--style", "basic", "--device", "mem:256M"];
     site.compare(&[stack], &flags, &["echo mine >file; sync file"]).expect(0);
     let record = site.record_of("stack");

@@ -246,10 +246,23 @@ pub fn check(contender: &Contender) -> Result<(), String> {
     Ok(())
 }
 
-/// What this machine lacks for the layers above a contender's file system, a line each with the next step.
+/// Those above a contender's file system, the uppermost first.
+fn of(contender: &Contender) -> impl Iterator<Item = &'static Upper> {
+    contender.above().iter().filter_map(|layer| by_name(&layer.name))
+}
+
+/// What this machine lacks for the layers above a contender's file system, a line each with the next step. A
+/// guest reads the tools from this machine and has a kernel of its own.
 pub fn missing(contender: &Contender) -> Vec<String> {
-    let uppers = contender.above().iter().filter_map(|layer| by_name(&layer.name));
-    uppers.flat_map(lacks).collect()
+    match contender.environment.guest() {
+        Some(_) => of(contender).flat_map(|upper| missing_of(upper.tools)).collect(),
+        None => of(contender).flat_map(lacks).collect(),
+    }
+}
+
+/// The modules of the layers above a contender's file system.
+pub fn modules(contender: &Contender) -> impl Iterator<Item = &'static str> {
+    of(contender).map(|upper| upper.kernel_name)
 }
 
 /// What this machine lacks for a layer, a line each with the next step.

@@ -80,6 +80,7 @@ impl Boot {
         }
         modules.extend(layer_modules_of(&spec.contender));
         modules.extend(modules_of_nodes(&spec.contender));
+        modules.extend(trial::upper::modules(&spec.contender));
         Ok(Boot { place: place_of(spec).into(), disk, modules })
     }
 
