@@ -7,7 +7,7 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use lab::plan::{Plan, Shard};
+use lab::plan::{Plan, SHARDS_MAX, Shard};
 use lab::result::{HISTOGRAMS_DIRECTORY, LOCK_FILE, PLAN_FILE, ResultWriter, StoredResult};
 use lab::study::Study;
 use report::document;
@@ -27,8 +27,6 @@ use crate::runner;
 use crate::session::prepare::{self, file_of, settle, study_of};
 use crate::terminal;
 
-/// Most shards of one study.
-const SHARDS_MAX: u32 = 10_000;
 /// What says that a directory is a merged result, and of what.
 pub const MERGED_FILE: &str = "merged.json";
 /// Greatest size of that file.

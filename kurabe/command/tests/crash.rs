@@ -584,6 +584,7 @@ fn shards_try_exactly_the_states_of_the_whole_and_their_cases_are_the_same() {
     // The same recording, whose states are all in one shard.
     let parts = site.work().join("parts");
     let whole = site.work().join("whole");
+    let whole_path = whole.clone();
     std::fs::create_dir(&whole).unwrap();
     for name in ["recording-1.data", "recording-2.data"] {
         std::fs::copy(parts.join("1").join(name), whole.join(name)).unwrap();
@@ -642,4 +643,23 @@ fn shards_try_exactly_the_states_of_the_whole_and_their_cases_are_the_same() {
         .expect(2)
         .says(&["is shard 1, as"]);
     site.run(&["run", "merged"]).expect(2).says(&["is a result and no shard"]);
+    // Numbers that no division makes.
+    let changed = |change: &dyn Fn(&mut serde_json::Value), says: &str| {
+        let mut shard = of("parts/1");
+        change(&mut shard);
+        std::fs::write(whole_path.join("crash.json"), shard.to_string()).unwrap();
+        site.run(&["merge", "whole", "--out", "again"]).expect(2).says(&[says]);
+        assert!(!site.work().join("again").exists());
+    };
+    changed(&|shard| shard["shard"]["of"] = u32::MAX.into(), "at most 10000");
+    changed(&|shard| shard["shard"]["number"] = 0.into(), "is shard 0 of 3");
+    changed(
+        &|shard| shard["shard"]["states"] = (1_u64 << 63).into(),
+        "states, and there are at most",
+    );
+    let unread = serde_json::json!({ "Err": "x" });
+    changed(
+        &|shard| shard["contenders"][0]["outcome"] = unread.clone(),
+        "has a contender that was not",
+    );
 }

@@ -38,6 +38,9 @@ pub struct Plan {
     pub shard: Option<Shard>,
 }
 
+/// Most shards of one study, and of the states of one recording.
+pub const SHARDS_MAX: u32 = 10_000;
+
 /// A share of a study.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shard {
@@ -244,9 +247,11 @@ impl Plan {
             ));
         }
         if let Some(Shard { number, of, .. }) = self.shard
-            && !(1..=of).contains(&number)
+            && (!(1..=of).contains(&number) || of > SHARDS_MAX)
         {
-            return Err(format!("it is shard {number} of {of}"));
+            return Err(format!(
+                "it is shard {number} of {of}, and there are at most {SHARDS_MAX}"
+            ));
         }
         self.stop_rule.check().map_err(|error| format!("the stop rule: {error}"))?;
         ComparisonOptions { same_within: study.same_within, ..Default::default() }
@@ -498,6 +503,8 @@ mod tests {
         let mut far = first.clone();
         far.shard = Some(Shard { number: 3, of: 2, seed: 7 });
         assert!(far.check().unwrap_err().contains("shard 3 of 2"));
+        far.shard = Some(Shard { number: 3, of: u32::MAX, seed: 7 });
+        assert!(far.check().unwrap_err().contains("at most 10000"));
     }
 
     #[test]

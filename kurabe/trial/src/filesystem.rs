@@ -344,9 +344,11 @@ impl Stage {
         }
     }
 
-    /// Where the file system is mounted.
+    /// Where the file system is mounted: where nobody else can go, if a layer lies over it that works there as root.
     pub fn mount_point(&self) -> PathBuf {
-        self.scratch.room().join("mount")
+        let is_open = self.above.last().is_none_or(crate::upper::is_passable);
+        let place = if is_open { self.scratch.room() } else { self.scratch.below() };
+        place.join("mount")
     }
 
     /// The device's node.

@@ -31,6 +31,9 @@ const ROOM: &str = "room";
 /// Name of the directory for device nodes in the room.
 const NODES: &str = "devices";
 
+/// Name of the directory in the room for what lies below a layer over a directory.
+const BELOW: &str = "below";
+
 /// A scratch directory that the runner made.
 #[derive(Debug)]
 pub struct Scratch {
@@ -80,6 +83,7 @@ pub struct Occupied {
     scratch: Directory,
     room: PathBuf,
     nodes: PathBuf,
+    below: PathBuf,
 }
 
 impl Occupied {
@@ -99,12 +103,13 @@ impl Occupied {
         sys::keep_descriptors_from_children()?;
         let room = scratch.make_directory(ROOM, ROOM_MODE)?;
         let nodes = room.make_directory(NODES, ROOM_MODE)?.path().to_path_buf();
+        let below = room.make_directory(BELOW, ROOM_MODE)?.path().to_path_buf();
         // Whoever is number 1 is the first process of a namespace of the trial's own.
         if std::process::id() == 1 {
             cover(path, &room)?;
             mount_for_nodes(&nodes)?;
         }
-        Ok(Occupied { room: room.path().to_path_buf(), nodes, scratch })
+        Ok(Occupied { room: room.path().to_path_buf(), nodes, below, scratch })
     }
 
     /// Where the trial makes its mount point and files.
@@ -115,6 +120,13 @@ impl Occupied {
     /// Where the trial makes the nodes of its devices. Only root can look into it.
     pub fn nodes(&self) -> &Path {
         &self.nodes
+    }
+
+    /// Where the trial mounts what lies below a layer over a directory. Only root can look into it: the layer's
+    /// daemon works there with root's rights, so a user who could change a directory on its way would have
+    /// them too.
+    pub fn below(&self) -> &Path {
+        &self.below
     }
 
     /// Begins a ledger of the trial's.

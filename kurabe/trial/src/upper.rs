@@ -45,12 +45,41 @@ pub struct Upper {
     pub options: &'static [&'static str],
     /// Whether a number of directories may follow its name, as in `mergerfs:3`.
     pub takes_number: bool,
+    /// With whose rights it works below for a workload of another user.
+    rights: Rights,
     /// The process that serves it in user space.
     daemon: Option<&'static str>,
     /// Makes in the directory below what it is mounted from, once.
     prepare: fn(&Place<'_>, &mut Toolbox) -> Result<(), Failure>,
     /// The command line that mounts it.
     mount: fn(&Place<'_>) -> Vec<String>,
+}
+
+/// With whose rights a layer does below what a user asks of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rights {
+    /// With root's, and the user's files are the user's. Nobody else may go below it.
+    Roots,
+    /// With the user's, who must be able to go below it.
+    Users,
+    /// With root's, and the user's files are root's: it is not for users.
+    RootsAlone,
+}
+
+/// Whether the user of a workload may pass what lies below a layer: nobody does where its daemon follows a name
+/// with root's rights, since a link that was put in its place would be followed with them.
+pub fn is_passable(layer: &Layer) -> bool {
+    by_name(&layer.name).is_none_or(|upper| upper.rights == Rights::Users)
+}
+
+/// Why a contender is not for the workload of another user; None where it is.
+pub fn why_not_for_users(contender: &Contender) -> Option<String> {
+    let uppers = contender.above().iter().filter_map(|layer| by_name(&layer.name));
+    let found = uppers.into_iter().find(|upper| upper.rights == Rights::RootsAlone)?;
+    Some(format!(
+        "{} gives a user's files to root; leave --user out, or take gocryptfs",
+        found.name
+    ))
 }
 
 /// Where a layer lies.
@@ -297,11 +326,13 @@ fn over(
 ) -> Box<dyn Instance> {
     layers.iter().enumerate().rev().fold(instance, |below, (number, layer)| {
         let Some(upper) = by_name(&layer.name) else { return below };
+        let is_open = number == 0 || is_passable(&layers[number - 1]);
+        let place = if is_open { scratch.room() } else { scratch.below() };
         Box::new(Over {
             below,
             upper,
             layer: layer.clone(),
-            point: scratch.room().join(format!("layer-{number}")),
+            point: place.join(format!("layer-{number}")),
             password: scratch.room().join(format!("password-{}", random_name())),
             is_new: false,
             mounted: false,
@@ -432,12 +463,14 @@ impl Instance for Over {
     }
 
     fn sync_command(&self) -> Option<Vec<String>> {
-        const SCRIPT: &str = "sync -f \"$0\" && exec \"$@\"";
-        let below = self.below.directory().display().to_string();
-        let below =
-            self.below.sync_command().unwrap_or_else(|| vec!["sync".into(), "-f".into(), below]);
+        // A user who cannot go below has everything synced instead.
+        const SCRIPT: &str = "sync -f \"$0\" || exit; below=$1; shift; if test -e \"$below\"; then exec \"$@\"; else exec sync; fi";
+        let directory = self.below.directory().display().to_string();
+        let command = self.below.sync_command();
+        let below = command.unwrap_or_else(|| vec!["sync".into(), "-f".into(), directory.clone()]);
         let own = ["sh", "-c", SCRIPT].map(String::from).into_iter();
-        Some(own.chain([self.point.display().to_string()]).chain(below).collect())
+        let places = [self.point.display().to_string(), directory];
+        Some(own.chain(places).chain(below).collect())
     }
 
     fn unmount(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {

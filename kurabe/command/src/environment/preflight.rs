@@ -200,6 +200,9 @@ fn user_problems(study: &Study) -> Vec<String> {
         Err(problem) => return vec![problem],
     };
     let problem = |contender: &Contender| {
+        if let Some(why) = trial::upper::why_not_for_users(contender) {
+            return Some(format!("contender '{}': --user {name}: {why}", contender.label));
+        }
         let access = filesystem::by_name(contender.file_system()).map(|f| f.access);
         let why = match (access, contender.directory()) {
             (Some(Access::RawDevice | Access::MinfsLibrary), _) => {

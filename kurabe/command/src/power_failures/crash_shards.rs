@@ -8,6 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use lab::contender::Contender;
+use lab::plan::SHARDS_MAX;
 use lab::spec::{Load, PowerCuts, TrialSpec};
 use trial::crash::{CrashReport, Share};
 use trust::{CONTENTS_MODE, Directory};
@@ -19,8 +20,8 @@ use super::crash_text::report_text;
 use crate::exit::{self, Failure, SIGNAL_BASE};
 use crate::terminal;
 
-/// Most shards of one recording.
-const SHARDS_MAX: u32 = 10_000;
+/// Most states of a contender.
+const STATES_MAX: usize = 100_000_000;
 const DIRECTORY_MODE: u32 = 0o755;
 
 /// Records each contender and writes shards that try the states.
@@ -154,9 +155,7 @@ pub fn run(path: &Path) -> Result<u8, Failure> {
     let Some(shard) = result.shard.clone() else {
         return Err(refused("is a result and no shard; 'kurabe report' shows it".into()));
     };
-    if !(1..=shard.of).contains(&shard.number) {
-        return Err(refused(format!("is shard {} of {}", shard.number, shard.of)));
-    }
+    check(&shard).map_err(refused)?;
     if shard.is_tried {
         show(&result, path);
         terminal::note(&format!("{}: every state has been tried", path.display()));
@@ -210,6 +209,18 @@ pub fn run(path: &Path) -> Result<u8, Failure> {
     Ok(exit::OK)
 }
 
+/// Refuses numbers that no division makes.
+fn check(shard: &Shard) -> Result<(), String> {
+    let Shard { number, of, states, .. } = *shard;
+    if !(1..=of).contains(&number) || of > SHARDS_MAX {
+        return Err(format!("is shard {number} of {of}, and there are at most {SHARDS_MAX}"));
+    }
+    if states > STATES_MAX {
+        return Err(format!("asks for {states} states, and there are at most {STATES_MAX}"));
+    }
+    Ok(())
+}
+
 fn show(result: &CrashResult, path: &Path) {
     let mut cases = 0;
     for judged in &result.contenders {
@@ -230,6 +241,10 @@ pub fn merge(paths: &[PathBuf], out: &Path) -> Result<u8, Failure> {
         let Some(shard) = result.shard.clone() else {
             return Err(refused("is no shard; kurabe crash --shards makes them".into()));
         };
+        check(&shard).map_err(refused)?;
+        if shard.is_tried && result.contenders.iter().any(|judged| judged.outcome.is_err()) {
+            return Err(refused("says that it was tried, and has a contender that was not".into()));
+        }
         if let Some((other, ..)) = shards.iter().find(|(.., one)| one.number == shard.number) {
             let (number, other) = (shard.number, other.display());
             return Err(refused(format!("is shard {number}, as {other} is; name one of them")));

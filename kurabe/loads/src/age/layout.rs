@@ -1,16 +1,23 @@
 //! How the files below a directory lie on their device, as FIEMAP says.
 
-use std::fs::{self, File};
+use std::ffi::OsString;
+use std::fs::File;
 use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use rustix::fs::{Dir, Mode, OFlags, openat};
+use rustix::io::Errno;
 use vocabulary::layout::{Layout, WHOLE};
 
 use crate::extents::extents;
 
 /// Files that are looked at, at most.
 const FILES_MAX: u64 = 2_000_000;
+/// Directories within each other that are looked at: each is a descriptor.
+const DEPTH_MAX: usize = 128;
 /// Pieces that a map has at most.
 const MAP_PIECES_MAX: usize = 1200;
 
@@ -19,9 +26,10 @@ const MAP_PIECES_MAX: usize = 1200;
 /// # Errors
 /// What the system said; a file system without FIEMAP says `Unsupported`.
 pub fn measure(root: &Path, except: Option<&Path>, device_bytes: u64) -> io::Result<Layout> {
-    let device = fs::metadata(root)?.dev();
+    let directory = File::open(root)?;
+    let device = directory.metadata()?.dev();
     let mut walk = Walk { device, except, ..Walk::default() };
-    walk.below(root)?;
+    walk.below(&directory.into(), root, 0)?;
     let Walk { mut layout, mut distances, places, .. } = walk;
     let middle = distances.len() / 2;
     layout.jump_bytes = (!distances.is_empty()).then(|| *distances.select_nth_unstable(middle).1);
@@ -47,19 +55,49 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    fn below(&mut self, directory: &Path) -> io::Result<()> {
-        let mut entries = fs::read_dir(directory)?.collect::<io::Result<Vec<_>>>()?;
-        entries.sort_by_key(fs::DirEntry::file_name);
-        for entry in entries {
-            let path = entry.path();
+    /// Looks at what is in a directory, by descriptors: whoever owns the tree may change it meanwhile, and nothing that
+    /// they put there (a link, a FIFO) is followed or waited for. `path` is what the directory is called.
+    fn below(&mut self, directory: &OwnedFd, path: &Path, depth: usize) -> io::Result<()> {
+        let mut names = Vec::new();
+        for entry in Dir::read_from(directory)? {
+            let name = entry?.file_name().to_bytes().to_vec();
+            if name != b"." && name != b".." {
+                names.push(OsString::from_vec(name));
+            }
+        }
+        names.sort();
+        for name in names {
+            let path = path.join(&name);
             if self.except == Some(&path) || self.layout.files >= FILES_MAX {
                 continue;
             }
-            let found = entry.metadata()?;
-            if found.is_dir() && found.dev() == self.device {
-                self.below(&path)?;
-            } else if found.is_file() && found.blocks() > 0 {
-                self.file(&File::open(&path)?)?;
+            let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+            let look = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let kind = |opened: OwnedFd| File::from(opened).metadata();
+            let found = match openat(directory, &name, look, Mode::empty()) {
+                Ok(opened) => kind(opened)?,
+                // It is gone meanwhile.
+                Err(Errno::NOENT) => continue,
+                Err(error) => return Err(error.into()),
+            };
+            if found.dev() != self.device || !(found.is_dir() || found.is_file()) {
+                continue;
+            }
+            // A device or a FIFO that has its name by now is opened without waiting, and not looked at.
+            let opened = match openat(directory, &name, flags, Mode::empty()) {
+                Ok(opened) => opened,
+                Err(Errno::NOENT | Errno::LOOP | Errno::NXIO) => continue,
+                Err(error) => return Err(error.into()),
+            };
+            let file = File::from(opened);
+            let facts = file.metadata()?;
+            if (facts.dev(), facts.ino()) != (found.dev(), found.ino()) {
+                continue;
+            }
+            if facts.is_file() && facts.blocks() > 0 {
+                self.file(&file)?;
+            } else if facts.is_dir() && depth < DEPTH_MAX {
+                self.below(&file.into(), &path, depth + 1)?;
             }
         }
         Ok(())
@@ -98,9 +136,27 @@ impl Walk<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::io::Write as _;
 
     use super::*;
+
+    #[test]
+    fn what_is_no_file_is_neither_followed_nor_waited_for() {
+        let home = tempfile::tempdir_in("/var/tmp").unwrap();
+        fs::create_dir(home.path().join("a")).unwrap();
+        std::os::unix::fs::symlink("/etc", home.path().join("a/link")).unwrap();
+        let fifo = home.path().join("a/fifo");
+        rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, Mode::RWXU, 0)
+            .unwrap();
+        let mut deep = home.path().join("deep");
+        (0..DEPTH_MAX + 20).for_each(|_| deep.push("d"));
+        fs::create_dir_all(&deep).unwrap();
+        match measure(home.path(), None, 1 << 30) {
+            Ok(layout) => assert_eq!(layout.files, 0),
+            Err(error) => assert_eq!(error.kind(), io::ErrorKind::Unsupported, "{error}"),
+        }
+    }
 
     #[test]
     fn files_are_counted_with_their_pieces() {

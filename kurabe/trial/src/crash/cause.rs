@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::{self, File};
 use std::io::Read;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use crash::{Instant, Log, Operation, Request, State};
@@ -131,6 +132,13 @@ impl Cause {
     }
 }
 
+/// Opens a file that was one a moment ago; nothing that has its name by now is followed or waited for.
+pub(super) fn open_file(path: &Path) -> Option<File> {
+    let flags = (rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK).bits() as i32;
+    let file = File::options().read(true).custom_flags(flags).open(path).ok()?;
+    file.metadata().is_ok_and(|facts| !facts.file_type().is_fifo()).then_some(file)
+}
+
 /// The files of a disk, by their paths.
 pub struct Files(BTreeMap<PathBuf, Vec<u8>>);
 
@@ -151,7 +159,7 @@ impl Files {
                 }
                 left = left.checked_sub(entry.metadata().ok()?.len())?;
                 let mut bytes = Vec::new();
-                File::open(entry.path()).ok()?.take(left).read_to_end(&mut bytes).ok()?;
+                open_file(&entry.path())?.take(left).read_to_end(&mut bytes).ok()?;
                 let below = entry.path().strip_prefix(directory).ok()?.to_path_buf();
                 files.insert(below, bytes);
                 if files.len() > FILES_MAX {

@@ -1,7 +1,7 @@
 //! What lies where on a device: the pieces of the files that are there at the end of a load, so that a lost write can be
 //! named.
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::Path;
 
 use crash::SECTOR_BYTES;
@@ -9,6 +9,7 @@ use crash::SECTOR_BYTES;
 use loads::extents::extents;
 use serde::{Deserialize, Serialize};
 
+use super::cause::open_file;
 use crate::filesystem::Owner;
 
 /// Files that are looked at. What lies in others is named as the file system's own.
@@ -35,7 +36,7 @@ impl Places {
     pub fn of(directory: &Path) -> Places {
         let mut pieces = Vec::new();
         let mut add = |path: &Path, prefix: &str| {
-            let Ok(found) = File::open(path).and_then(|file| extents(&file)) else { return };
+            let Some(Ok(found)) = open_file(path).map(|file| extents(&file)) else { return };
             let below = path.strip_prefix(directory).unwrap_or(path);
             let owner = format!("{prefix}{}", below.display());
             pieces.extend(found.into_iter().map(|extent| Piece {
@@ -97,6 +98,8 @@ impl Places {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+
     use super::*;
 
     #[test]

@@ -1,6 +1,6 @@
 //! bindfs: a directory shown elsewhere, in user space. What it costs is what FUSE costs.
 
-use super::Upper;
+use super::{Rights, Upper};
 use crate::filesystem::Tool;
 
 /// bindfs.
@@ -11,12 +11,13 @@ pub static BINDFS: Upper = Upper {
     kernel_name: "fuse",
     options: &["--multithreaded", "--direct-io", "--no-allow-other"],
     takes_number: false,
+    rights: Rights::Roots,
     daemon: Some("bindfs"),
     prepare: |place, _| place.make_below(&["bound"]),
     mount: |place| {
         let mut words = vec!["bindfs".to_owned()];
         words.extend(place.layer.options.iter().cloned());
-        words.extend(["-o".into(), place.mount_options(&["allow_other"])]);
+        words.extend(["-o".into(), place.mount_options(&["allow_other", "nosuid", "nodev"])]);
         words.extend([place.below_text("bound"), place.point_text()]);
         words
     },

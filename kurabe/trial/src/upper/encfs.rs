@@ -1,6 +1,6 @@
 //! EncFS: names and contents of files encrypted in user space.
 
-use super::{Upper, words};
+use super::{Rights, Upper, words};
 use crate::filesystem::Tool;
 
 /// EncFS with its standard settings.
@@ -11,15 +11,16 @@ pub static ENCFS: Upper = Upper {
     kernel_name: "fuse",
     options: &["--nocache", "--noattrcache", "--nodatacache"],
     takes_number: false,
+    rights: Rights::RootsAlone,
     daemon: Some("encfs"),
     prepare: |place, _| place.make_below(&[DIRECTORY]),
     mount: |place| {
-        let mut words = words(&["encfs", "--standard", "--public"]);
+        let mut words = words(&["encfs", "--standard"]);
         // The program that it asks for the password; its path has no character of a shell's.
         words.push(format!("--extpass=cat {}", place.password_text()));
         words.extend(place.layer.options.iter().cloned());
         words.extend([place.below_text(DIRECTORY), place.point_text()]);
-        words.extend(["-o".into(), place.mount_options(&["allow_other"])]);
+        words.extend(["-o".into(), place.mount_options(&["allow_other", "nosuid", "nodev"])]);
         words
     },
 };

@@ -1,6 +1,6 @@
 //! gocryptfs: names and contents of files encrypted in user space.
 
-use super::{Place, Upper, words};
+use super::{Place, Rights, Upper, words};
 use crate::filesystem::Tool;
 
 /// gocryptfs.
@@ -23,6 +23,7 @@ pub static GOCRYPTFS: Upper = Upper {
         "-xchacha",
     ],
     takes_number: false,
+    rights: Rights::Roots,
     daemon: Some("gocryptfs"),
     prepare: |place, tools| {
         place.make_below(&[DIRECTORY])?;

@@ -1,6 +1,6 @@
 //! mergerfs: a union of several directories in user space.
 
-use super::{Place, Upper};
+use super::{Place, Rights, Upper};
 use crate::filesystem::Tool;
 
 /// mergerfs. All directories are on the layer below.
@@ -11,6 +11,7 @@ pub static MERGERFS: Upper = Upper {
     kernel_name: "fuse",
     options: &[],
     takes_number: true,
+    rights: Rights::Users,
     daemon: Some("mergerfs"),
     prepare: |place, _| {
         let names = names(place);
@@ -19,7 +20,7 @@ pub static MERGERFS: Upper = Upper {
     mount: |place| {
         let branches: Vec<String> =
             names(place).iter().map(|name| place.below_text(name)).collect();
-        let options = place.mount_options(&["allow_other", NO_RESERVE]);
+        let options = place.mount_options(&["allow_other", "nosuid", "nodev", NO_RESERVE]);
         vec!["mergerfs".into(), "-o".into(), options, branches.join(":"), place.point_text()]
     },
 };

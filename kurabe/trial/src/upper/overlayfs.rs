@@ -1,7 +1,7 @@
 //! overlayfs, of the kernel and in user space: lower, upper and work directories on the layer below. The
 //! lower one is empty, so everything is written to the upper one.
 
-use super::{Place, Upper, words};
+use super::{Place, Rights, Upper, words};
 use crate::filesystem::Tool;
 use crate::tool::{Failure, Toolbox};
 
@@ -13,6 +13,7 @@ pub static OVERLAYFS: Upper = Upper {
     kernel_name: "overlay",
     options: &[],
     takes_number: false,
+    rights: Rights::Roots,
     daemon: None,
     prepare,
     mount: |place| {
@@ -30,10 +31,11 @@ pub static FUSE_OVERLAYFS: Upper = Upper {
     kernel_name: "fuse",
     options: &[],
     takes_number: false,
+    rights: Rights::Roots,
     daemon: Some("fuse-overlayfs"),
     prepare,
     mount: |place| {
-        let options = options(place) + ",allow_other";
+        let options = options(place) + ",allow_other,nosuid,nodev";
         vec!["fuse-overlayfs".into(), "-o".into(), options, place.point_text()]
     },
 };
