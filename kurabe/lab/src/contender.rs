@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use vocabulary::path::UserPath;
 use vocabulary::suggestion::unknown;
 
-use crate::environment::{Environment, is_count};
+use crate::environment::{Environment, SAME_FILES, is_count};
 use crate::name;
 
 mod outside;
@@ -199,6 +199,12 @@ impl Contender {
         let words = shlex::split(rest)
             .ok_or_else(|| fail("a quote is not closed; close it or escape it".into()))?;
         let (words, on) = match words.as_slice() {
+            [rest @ .., on, nodes, guest, last]
+                if on == "on" && is_count(nodes) && last == SAME_FILES && !rest.is_empty() =>
+            {
+                let text = format!("{nodes} {guest} {last}");
+                (rest, Some(Environment::parse(&text).map_err(fail)?))
+            }
             [rest @ .., on, nodes, guest] if on == "on" && is_count(nodes) && !rest.is_empty() => {
                 (rest, Some(Environment::parse(&format!("{nodes} {guest}")).map_err(fail)?))
             }
@@ -538,6 +544,7 @@ mod tests {
             "here: dir:/tmp",
             "b: xfs @ x on '/a b'",
             "two: ext4 on 2 debian",
+            "same: ext4 -F on 2 debian same-files",
             "xfs -f on 8 '/a b'",
             "c: ext4 -F @ noatime over delay:read=1ms over ignore-flush on debian",
             "ext4 -O ^has_journal over delay:flush=1ms",

@@ -17,6 +17,9 @@ pub enum Environment {
         guest: String,
         /// How many there are.
         nodes: u32,
+        /// Whether all work in one directory, on the same files, in the place of one for each.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        same_files: bool,
     },
     /// Another machine, as ssh(1) is told it.
     Ssh(String),
@@ -25,16 +28,21 @@ pub enum Environment {
 /// What the notation of another machine begins with.
 const SSH: &str = "ssh:";
 
+/// What follows on several guests that work on the same files.
+pub(crate) const SAME_FILES: &str = "same-files";
+
 /// Guests on one disk, at most: each has memory and processors of its own.
 const NODES_MAX: u32 = 8;
 
 impl Environment {
-    /// Reads what follows `on`: `ssh:HOST`, a guest, or `N GUEST`.
+    /// Reads what follows `on`: `ssh:HOST`, a guest, or `N GUEST [same-files]`.
     pub fn parse(text: &str) -> Result<Environment, String> {
         if let Some((count, guest)) = text.split_once(' ').filter(|(count, _)| is_count(count)) {
+            let files = guest.rsplit_once(' ').filter(|(_, last)| *last == SAME_FILES);
+            let (guest, same_files) = files.map_or((guest, false), |(guest, _)| (guest, true));
             return match (count.parse(), guest.starts_with(SSH)) {
                 (Ok(nodes), false) if (2..=NODES_MAX).contains(&nodes) => {
-                    Ok(Environment::Guests { guest: guest.into(), nodes })
+                    Ok(Environment::Guests { guest: guest.into(), nodes, same_files })
                 }
                 (_, true) => Err(format!("'{text}': several nodes are guests; write 2 debian")),
                 _ => Err(format!(
@@ -52,7 +60,10 @@ impl Environment {
     pub(crate) fn on(&self) -> Vec<String> {
         match self {
             Environment::Guest(guest) => vec![guest.clone()],
-            Environment::Guests { guest, nodes } => vec![nodes.to_string(), guest.clone()],
+            Environment::Guests { guest, nodes, same_files } => {
+                let files = same_files.then(|| SAME_FILES.to_string());
+                [nodes.to_string(), guest.clone()].into_iter().chain(files).collect()
+            }
             Environment::Ssh(host) => vec![format!("{SSH}{host}")],
             Environment::ThisMachine => Vec::new(),
         }
@@ -77,6 +88,11 @@ impl Environment {
             Environment::Guest(guest) | Environment::Guests { guest, .. } => Some(guest),
             Environment::ThisMachine | Environment::Ssh(_) => None,
         }
+    }
+
+    /// Whether several nodes work on the same files.
+    pub fn same_files(&self) -> bool {
+        matches!(self, Environment::Guests { same_files: true, .. })
     }
 
     /// How many nodes mount the contender.
@@ -153,6 +169,9 @@ mod tests {
     fn a_number_before_a_guest_is_that_of_nodes() {
         let two = Environment::parse("2 debian").unwrap();
         assert_eq!((two.guest(), two.nodes(), two.host()), (Some("debian"), 2, None));
+        assert!(!two.same_files() && !serde_json::to_string(&two).unwrap().contains("same"));
+        let same = Environment::parse("2 debian same-files").unwrap();
+        assert_eq!((same.guest(), same.nodes(), same.same_files()), (Some("debian"), 2, true));
         assert_eq!(Environment::parse("debian").unwrap().nodes(), 1);
         assert_eq!(Environment::parse("/boot/a b").unwrap().guest(), Some("/boot/a b"));
         for text in ["0 debian", "1 debian", "9 debian", "99999999999 debian"] {

@@ -60,6 +60,8 @@ pub enum Meeting {
     Mount,
     /// Before the setup: all have mounted it.
     Setup,
+    /// After the node of this number has laid out files that all have.
+    LaidOut(u32),
     /// Before the run: all begin it at the same time.
     Run,
     /// After the runs of all.
@@ -79,6 +81,7 @@ impl Meeting {
             Meeting::Make => "the cluster".into(),
             Meeting::Mount => "the mount".into(),
             Meeting::Setup => "the setup".into(),
+            Meeting::LaidOut(node) => format!("the end of the setup of node {node}"),
             Meeting::Run => "the run".into(),
             Meeting::End => "the end of its run".into(),
             Meeting::Unmount(node) => format!("the unmount of node {node}"),
@@ -89,7 +92,14 @@ impl Meeting {
 
     /// Whether what a node does before it can take any time: it is the user's, or the check.
     pub fn can_take_long(self) -> bool {
-        matches!(self, Meeting::Run | Meeting::End | Meeting::Unmount(_) | Meeting::Leave)
+        matches!(
+            self,
+            Meeting::LaidOut(_)
+                | Meeting::Run
+                | Meeting::End
+                | Meeting::Unmount(_)
+                | Meeting::Leave
+        )
     }
 }
 

@@ -341,7 +341,7 @@ impl Trial<'_> {
             self.take_turns(instance, tools)?;
             measure_disks(&mut attached, false)?;
         } else {
-            self.lay_out(instance, &directory)?;
+            self.lay_out_in_turn(instance, &directory, tools)?;
             self.timed_with(Phase::Settle, |trial| trial.settle(instance, tools))?;
             self.record.space_before = space(&directory).filter(|_| has_files);
             self.prepare(&directory)?;
@@ -387,9 +387,35 @@ impl Trial<'_> {
         }
     }
 
-    /// Where the workload runs: of several nodes each has a directory of its own.
+    fn has_same_files(&self) -> bool {
+        self.spec.contender.environment.same_files()
+    }
+
+    /// Lays out what the workload needs; of nodes with the same files one after the other, so that they do not
+    /// write them at the same time.
+    fn lay_out_in_turn(
+        &mut self,
+        instance: &dyn Instance,
+        directory: &Path,
+        tools: &mut Toolbox,
+    ) -> Result<(), Failure> {
+        let Some(node) = self.spec.node.clone().filter(|_| self.has_same_files()) else {
+            return self.lay_out(instance, directory);
+        };
+        for number in 1..=node.nodes {
+            if number == node.number {
+                self.lay_out(instance, directory)?;
+            }
+            self.meet(Meeting::LaidOut(number), tools)?;
+        }
+        Ok(())
+    }
+
+    /// Where the workload runs: of several nodes each has a directory of its own, unless all have the same files.
     fn own_directory(&self, root: &Path) -> Result<PathBuf, Failure> {
-        let Some(node) = &self.spec.node else { return Ok(root.to_path_buf()) };
+        let Some(node) = self.spec.node.as_ref().filter(|_| !self.has_same_files()) else {
+            return Ok(root.to_path_buf());
+        };
         let directory = root.join(node.host_name());
         DirBuilder::new()
             .create(&directory)
