@@ -294,6 +294,7 @@ fn a_quick_profile_says_what_of_every_bundled_study_runs() {
             "flash-overhead" => {
                 "6.7 % of the time of a cell (0.2 s of 3 s), 11 % of the block sizes (1 of 9) and 1.6 % of the files' size (128M of 8G)"
             }
+            "etcd" => "20 % of fio's size (4M of 20M)",
             "databases" => {
                 "sqlite wal: 3 % of the transactions (600 of 20000); sqlite rollback: 3 % of the transactions (150 of 5000); postgresql: 4.2 % of the counted time (5 s of 120 s) and other settings besides"
             }
