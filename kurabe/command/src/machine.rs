@@ -133,7 +133,7 @@ pub fn guest(action: &GuestAction) -> Result<u8, Failure> {
             }
             let kernel = Kernel::parse(guest)?;
             let image = store.build(&kernel, packages.as_deref(), &needs(with), &mut note)?;
-            let machine = store.machine(&image, available_bytes().ok())?;
+            let machine = store.machine(&image, available_bytes().ok(), 1)?;
             print(&format!("{}{}\n", row(&store, image.lock()), acceleration(&machine)));
         }
         GuestAction::List => {
@@ -151,7 +151,7 @@ pub fn guest(action: &GuestAction) -> Result<u8, Failure> {
         }
         GuestAction::Shell { guest } => {
             let image = image(&store, guest, &[])?;
-            let machine = store.machine(&image, available_bytes().ok())?;
+            let machine = store.machine(&image, available_bytes().ok(), 1)?;
             image.shell(&machine)?;
         }
     }

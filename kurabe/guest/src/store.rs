@@ -297,15 +297,25 @@ impl Store {
         Ok(acceleration)
     }
 
-    /// The hardware of this machine's guests, where so much memory is free, in bytes.
-    pub fn machine(&self, image: &Image, free_bytes: Option<u64>) -> Result<Machine, Error> {
+    /// The hardware of this machine's guests, where so much memory is free, in bytes, and so many run at once.
+    pub fn machine(
+        &self,
+        image: &Image,
+        free_bytes: Option<u64>,
+        at_once: u32,
+    ) -> Result<Machine, Error> {
         let machine = Machine::new(self.acceleration(image)?);
+        let memory_bytes = machine.memory_bytes * u64::from(at_once);
         match free_bytes {
-            Some(free_bytes) if free_bytes < machine.memory_bytes + (256 << 20) => {
+            Some(free_bytes) if free_bytes < memory_bytes + (256 << 20) => {
                 Err(Error::Refused(format!(
-                    "a guest has {} MiB of memory, and {} MiB are free here; end something that \
-                     uses memory",
-                    machine.memory_bytes >> 20,
+                    "{} {} MiB of memory, and {} MiB are free here; end something that uses memory",
+                    if at_once == 1 {
+                        "a guest has".into()
+                    } else {
+                        format!("{at_once} guests have")
+                    },
+                    memory_bytes >> 20,
                     free_bytes >> 20
                 )))
             }

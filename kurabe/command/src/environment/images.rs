@@ -46,7 +46,8 @@ impl Images {
             }
         }
         let first = images.values().next().expect("a contender of the study lives in a guest");
-        let machine = store.machine(first, available_bytes().ok())?;
+        let at_once = study.contenders.iter().map(|contender| contender.environment.nodes());
+        let machine = store.machine(first, available_bytes().ok(), at_once.max().unwrap_or(1))?;
         Ok(Images { images, machine })
     }
 
