@@ -246,6 +246,7 @@ fn detach(device: &Path) -> Result<u8, Failure> {
 }
 
 fn create(path: &Path) -> Result<File, Failure> {
+    trust::file::check_target(path).map_err(Failure::refused)?;
     File::create_new(path).map_err(|error| {
         let next = match error.kind() {
             io::ErrorKind::AlreadyExists => "; remove it, or name another",

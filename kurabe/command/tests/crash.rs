@@ -643,6 +643,16 @@ fn shards_try_exactly_the_states_of_the_whole_and_their_cases_are_the_same() {
         .expect(2)
         .says(&["is shard 1, as"]);
     site.run(&["run", "merged"]).expect(2).says(&["is a result and no shard"]);
+    // A recording that was cut off on its way is not the file system's loss.
+    let cut = site.work().join("cut");
+    std::fs::create_dir(&cut).unwrap();
+    for name in ["recording-1.data", "recording-2.data", "crash.json"] {
+        std::fs::copy(parts.join("2").join(name), cut.join(name)).unwrap();
+    }
+    let data = std::fs::File::options().write(true).open(cut.join("recording-1.data")).unwrap();
+    data.set_len(100_000).unwrap();
+    let says = ["the recording of ext4 is not the one that was made"];
+    site.run(&["merge", "parts/1", "cut", "--out", "again"]).expect(2).says(&says);
     // Numbers that no division makes.
     let changed = |change: &dyn Fn(&mut serde_json::Value), says: &str| {
         let mut shard = of("parts/1");

@@ -4,7 +4,7 @@ mod harness;
 
 use std::fs;
 
-use harness::{Random, Site, signal, two_contenders, wait_until};
+use harness::{NOBODY, Random, Site, root, signal, two_contenders, wait_until};
 use serde_json::{Value, json};
 
 /// A study of two directories, of which the second has to write four times as much.
@@ -145,4 +145,27 @@ fn what_does_not_belong_together_is_refused_by_name() {
     site.run(&["shard", "study.toml", "--shards", "2", "--out", "shards"])
         .expect(2)
         .says(&["holds a shard already"]);
+}
+
+#[test]
+fn a_shard_does_not_run_what_somebody_else_has_put_there_since() {
+    if !root() {
+        return;
+    }
+    let site = Site::new();
+    study(&site, 3);
+    let load = site.home().join("load.sh");
+    fs::write(&load, "true\n").unwrap();
+    let path = site.work().join("study.toml");
+    let text = fs::read_to_string(&path).unwrap();
+    let line = text.lines().find(|line| line.starts_with("command")).unwrap().to_string();
+    let command = format!("command = \"sh '{}'\"", load.display());
+    fs::write(&path, text.replace(&line, &command)).unwrap();
+    site.run(&["shard", "study.toml", "--shards", "2", "--out", "shards"]).expect(0);
+    std::os::unix::fs::chown(&load, Some(NOBODY), None).unwrap();
+    site.run(&["run", "shards/1"]).expect(2).says(&["is not run again", "load.sh", "--trust"]);
+    std::os::unix::fs::chown(&load, Some(0), None).unwrap();
+    site.run(&["run", "shards/1"]).expect(0);
+    std::os::unix::fs::chown(&load, Some(NOBODY), None).unwrap();
+    site.run(&["resume", "shards/1", "--more", "1"]).expect(2).says(&["is not run again"]);
 }

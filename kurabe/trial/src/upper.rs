@@ -68,7 +68,7 @@ enum Rights {
 
 /// Whether the user of a workload may pass what lies below a layer: nobody does where its daemon follows a name
 /// with root's rights, since a link that was put in its place would be followed with them.
-pub fn is_passable(layer: &Layer) -> bool {
+fn is_passable(layer: &Layer) -> bool {
     by_name(&layer.name).is_none_or(|upper| upper.rights == Rights::Users)
 }
 
@@ -313,7 +313,8 @@ pub fn count_write_bytes(contender: &Contender) -> bool {
 }
 
 /// A file system for one trial, with the layers above it. Touches nothing yet.
-pub fn begin(file_system: &'static FileSystem, stage: Stage) -> Box<dyn Instance> {
+pub fn begin(file_system: &'static FileSystem, mut stage: Stage) -> Box<dyn Instance> {
+    stage.is_hidden = stage.above.last().is_some_and(|lowest| !is_passable(lowest));
     let (layers, scratch) = (stage.above.clone(), stage.scratch.clone());
     over(file_system.begin(stage), &layers, &scratch)
 }

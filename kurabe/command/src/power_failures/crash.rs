@@ -22,7 +22,7 @@ use trial::stop::Stop;
 use trust::{CONTENTS_MODE, Directory};
 
 pub use super::crash_result::RESULT_FILE;
-use super::crash_result::{Asked, CrashResult, Judged, Made, pasted, read, recording_file};
+use super::crash_result::{Asked, CrashResult, Judged, Made, Seal, pasted, read, recording_file};
 use super::crash_shards;
 pub use super::crash_text::document;
 use super::crash_text::report_text;
@@ -31,7 +31,7 @@ use crate::environment::{begin_trials, check_open_files};
 use crate::exit::{self, Failure, SIGNAL_BASE};
 use crate::presentation::progress::{Look, Progress};
 use crate::request::flags::{AckArgs, CrashArgs};
-use crate::request::programs::{missing_program, program_of, relative_program};
+use crate::request::programs::{missing_program, relative_program};
 use crate::request::{default_directory, from_here};
 use crate::runner::Executor;
 use crate::terminal;
@@ -164,7 +164,8 @@ fn carry_out(
             Err(message) => format!("{}: could not be checked: {message}\n", contender.label),
         };
         terminal::print(&text);
-        result.contenders.push(Judged { contender: contender.clone(), outcome, checks });
+        let seal = Some(Seal::of(&data).map_err(Failure::broken)?);
+        result.contenders.push(Judged { contender: contender.clone(), outcome, checks, seal });
     }
     Ok(result)
 }
@@ -193,7 +194,12 @@ pub fn keep(
         asked,
         check_directory: cuts.check_directory.clone(),
         check_timeout_ns: cuts.check_timeout_ns,
-        contenders: vec![Judged { contender, outcome: Ok(report), checks: Vec::new() }],
+        contenders: vec![Judged {
+            contender,
+            outcome: Ok(report),
+            checks: Vec::new(),
+            seal: Some(Seal::of(data)?),
+        }],
         made: Some(Made::now()),
         shard: None,
     };
@@ -252,6 +258,7 @@ fn replay(place: &str) -> Result<u8, Failure> {
     let data = directory
         .append_file(recording_file(*recording))
         .map_err(|error| refused(error.to_string()))?;
+    judged.believe(&data).map_err(refused)?;
     let state = serde_json::to_value(Replay { log, state: case.state.clone() });
     let name = format!("case-{number}.img");
     // The image of an earlier replay stays until there is another.
@@ -317,11 +324,33 @@ fn replay(place: &str) -> Result<u8, Failure> {
 /// rights of this process, in the directory that it was asked for in.
 pub fn believe_check(directory: &Path, check: &CommandLine) -> Result<(), String> {
     let no_more = |refused: trust::Refused| format!("the check is not run again: {refused}");
-    Directory::open_shared(directory).map_err(no_more)?;
-    match program_of(check).filter(|program| program.contains('/')) {
-        Some(program) => trust::file::open(&directory.join(program)).map(drop).map_err(no_more),
-        None => Ok(()),
+    Directory::open(directory).map_err(no_more)?;
+    believe_words(check, Some(directory))
+        .map_err(|why| format!("the check is not run again: {why}"))
+}
+
+/// Refuses a command that was asked for earlier, or elsewhere, where one of its words names a file that somebody
+/// else can have put there since. A word that is no path from the root is one from `base`, where there is one.
+pub fn believe_words(line: &CommandLine, base: Option<&Path>) -> Result<(), String> {
+    let text = match line {
+        CommandLine::Words(words) => words.join("\n"),
+        CommandLine::Shell { line, .. } => line.clone(),
+    };
+    // Whatever a shell makes of the line, a path is between these.
+    let ends = |c: char| c.is_whitespace() || "\"'`;|&()<>=,:$".contains(c);
+    for word in text.split(ends).filter(|word| !word.is_empty()) {
+        let path = match base {
+            Some(base) => base.join(word),
+            None if word.starts_with('/') => PathBuf::from(word),
+            None => continue,
+        };
+        let is_file = std::fs::symlink_metadata(&path)
+            .is_ok_and(|facts| facts.is_file() || facts.is_symlink());
+        if is_file && std::fs::metadata(&path).is_ok_and(|facts| facts.is_file()) {
+            trust::file::open(&path).map_err(|refused| refused.to_string())?;
+        }
     }
+    Ok(())
 }
 
 /// Judges contenders, each in a trial.

@@ -1,6 +1,9 @@
 //! The file of a result of `kurabe crash`.
 
 use std::borrow::Cow;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -11,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use trial::crash::CrashReport;
 use trial::facts::Machine;
 use trust::Directory;
+use xxhash_rust::xxh3::Xxh3;
 
 /// What lies in a result beside the recordings.
 pub const RESULT_FILE: &str = "crash.json";
@@ -94,6 +98,51 @@ pub struct Judged {
     /// The same as a study has it.
     #[serde(default)]
     pub checks: Vec<Check>,
+    /// What its recording is known by; absent in results of earlier versions.
+    #[serde(default)]
+    pub seal: Option<Seal>,
+}
+
+impl Judged {
+    /// Refuses a recording that is not the contender's: cut off on its way, or another one's. States that were made
+    /// of it would be blamed on the file system.
+    pub fn believe(&self, data: &File) -> Result<(), String> {
+        let Some(seal) = &self.seal else { return Ok(()) };
+        let found = Seal::of(data).map_err(|error| format!("its recording: {error}"))?;
+        if found == *seal {
+            return Ok(());
+        }
+        Err(format!(
+            "the recording of {} is not the one that was made ({} bytes instead of {}, or others); copy the result again",
+            self.contender.label, found.bytes, seal.bytes
+        ))
+    }
+}
+
+/// What a recording is known by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Seal {
+    /// Its size.
+    pub bytes: u64,
+    /// XXH3 of its bytes, 64 bits.
+    pub xxh3: u64,
+}
+
+impl Seal {
+    /// Of a file, from its beginning.
+    pub fn of(data: &File) -> io::Result<Seal> {
+        let (mut hash, mut bytes) = (Xxh3::new(), 0);
+        let mut piece = vec![0; 1 << 20];
+        loop {
+            match data.read_at(&mut piece, bytes)? {
+                0 => return Ok(Seal { bytes, xxh3: hash.digest() }),
+                read => {
+                    hash.update(&piece[..read]);
+                    bytes += read as u64;
+                }
+            }
+        }
+    }
 }
 
 pub fn recording_file(number: usize) -> String {

@@ -5,17 +5,21 @@
 
 use std::fs;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
 use lab::contender::Contender;
 use lab::plan::SHARDS_MAX;
 use lab::spec::{Load, PowerCuts, TrialSpec};
+use rustix::fs::{AtFlags, CWD, linkat};
 use trial::crash::{CrashReport, Share};
 use trust::{CONTENTS_MODE, Directory};
 use vocabulary::words::{counted, list};
 
 use super::crash::{Laboratory, believe_check, control_states, exit_code, spec, workload};
-use super::crash_result::{Asked, CrashResult, Judged, RESULT_FILE, Shard, read, recording_file};
+use super::crash_result::{
+    Asked, CrashResult, Judged, RESULT_FILE, Seal, Shard, read, recording_file,
+};
 use super::crash_text::report_text;
 use crate::exit::{self, Failure, SIGNAL_BASE};
 use crate::terminal;
@@ -85,7 +89,9 @@ pub fn divide(
             counted(flushes, "flush")
         ));
         let contender = contender.clone();
-        result.contenders.push(Judged { contender, outcome: Ok(report), checks: Vec::new() });
+        let seal = Some(Seal::of(&data).map_err(Failure::broken)?);
+        let outcome = Ok(report);
+        result.contenders.push(Judged { contender, outcome, checks: Vec::new(), seal });
     }
     for number in 1..=of {
         let shard = match number {
@@ -127,11 +133,13 @@ fn name_of(number: u32, of: u32) -> String {
 fn share_recordings(from: &Directory, to: &Directory, count: usize) -> Result<(), Failure> {
     for number in 0..count {
         let name = recording_file(number);
-        let there = to.descriptor_path().join(&name);
-        if fs::hard_link(from.descriptor_path().join(&name), &there).is_ok() {
+        let mut source = from.open_file(&name).map_err(Failure::refused)?;
+        // The file that was looked at, whatever has its name by now.
+        let opened = format!("/proc/self/fd/{}", source.as_raw_fd());
+        let flags = AtFlags::SYMLINK_FOLLOW;
+        if linkat(CWD, opened, to.descriptor(), &name, flags).is_ok() {
             continue;
         }
-        let mut source = from.open_file(&name).map_err(Failure::broken)?;
         let mut target = to.create_file(&name, CONTENTS_MODE).map_err(Failure::broken)?;
         io::copy(&mut source, &mut target).map_err(Failure::broken)?;
     }
@@ -173,6 +181,7 @@ pub fn run(path: &Path) -> Result<u8, Failure> {
         };
         let name = recording_file(number);
         let data = directory.append_file(name).map_err(Failure::refused)?;
+        judged.believe(&data).map_err(refused)?;
         let share = Share::States { first: shard.number as usize - 1, of: shard.of as usize, kept };
         let states = shard.states;
         let cuts = PowerCuts {
@@ -245,6 +254,10 @@ pub fn merge(paths: &[PathBuf], out: &Path) -> Result<u8, Failure> {
         if shard.is_tried && result.contenders.iter().any(|judged| judged.outcome.is_err()) {
             return Err(refused("says that it was tried, and has a contender that was not".into()));
         }
+        for (number, judged) in result.contenders.iter().enumerate() {
+            let data = directory.open_file(recording_file(number)).map_err(Failure::refused)?;
+            judged.believe(&data).map_err(refused)?;
+        }
         if let Some((other, ..)) = shards.iter().find(|(.., one)| one.number == shard.number) {
             let (number, other) = (shard.number, other.display());
             return Err(refused(format!("is shard {number}, as {other} is; name one of them")));
@@ -314,6 +327,9 @@ fn difference(
         let labels = result.contenders.iter().map(|judged| judged.contender.label.clone());
         list(&labels.collect::<Vec<_>>())
     };
+    let seals = |result: &CrashResult| -> Vec<Option<Seal>> {
+        result.contenders.iter().map(|judged| judged.seal).collect()
+    };
     let made = |result: &CrashResult| result.made.as_ref().map(|made| made.started_unix_ns);
     let differs = |what: &str, one: String, two: String| {
         (one != two).then(|| format!("{what} is {two} here and {one} there"))
@@ -324,6 +340,7 @@ fn difference(
         })
         .or_else(|| differs("the list of contenders", labels(one), labels(two)))
         .or_else(|| {
-            (made(one) != made(two)).then(|| "they were recorded at different times".into())
+            (made(one) != made(two) || seals(one) != seals(two))
+                .then(|| "their recordings are not the same".into())
         })
 }

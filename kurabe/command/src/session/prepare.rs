@@ -167,6 +167,9 @@ pub fn resume(args: &ResumeArgs) -> Result<u8, Failure> {
         })?;
     }
     durability::believe_checks(&stored.plan.study)?;
+    if stored.plan.study.host().is_none() {
+        durability::believe_commands(&stored.plan.study)?;
+    }
     // What was planned is carried out, or refused.
     let study = Study { leave_out_missing: false, ..stored.plan.study.clone() };
     let mut environment = environment::of(&study)?;
