@@ -158,7 +158,7 @@ fn a_shard_does_not_run_what_somebody_else_has_put_there_since() {
     fs::write(&load, "true\n").unwrap();
     let path = site.work().join("study.toml");
     let text = fs::read_to_string(&path).unwrap();
-    let line = text.lines().find(|line| line.starts_with("command")).unwrap().to_string();
+    let line = text_line(&text);
     let command = format!("command = \"sh '{}'\"", load.display());
     fs::write(&path, text.replace(&line, &command)).unwrap();
     site.run(&["shard", "study.toml", "--shards", "2", "--out", "shards"]).expect(0);
@@ -168,4 +168,35 @@ fn a_shard_does_not_run_what_somebody_else_has_put_there_since() {
     site.run(&["run", "shards/1"]).expect(0);
     std::os::unix::fs::chown(&load, Some(NOBODY), None).unwrap();
     site.run(&["resume", "shards/1", "--more", "1"]).expect(2).says(&["is not run again"]);
+
+    // Whatever way the line names it.
+    let place = site.home().join("a place");
+    fs::create_dir(&place).unwrap();
+    let file = place.join("load.sh");
+    fs::write(&file, "true\n").unwrap();
+    let (shown, home) = (place.display(), site.home().display());
+    let lines = [
+        format!("cd '{shown}' && sh load.sh"),
+        format!("sh '{shown}/load.sh'"),
+        format!("cd {home} && sh a\\\\ place/load.sh"),
+        format!("ls '{shown}'"),
+    ];
+    for (number, line) in lines.iter().enumerate() {
+        let own = text.replace(&text_line(&text), &format!("command = \"{line}\""));
+        fs::write(&path, own).unwrap();
+        let out = format!("again-{number}");
+        site.run(&["shard", "study.toml", "--shards", "1", "--out", &out]).expect(0);
+        for owned in [&place, &file] {
+            std::os::unix::fs::chown(owned, Some(NOBODY), None).unwrap();
+        }
+        site.run(&["run", &format!("{out}/1")]).expect(2).says(&["is not run again"]);
+        for owned in [&place, &file] {
+            std::os::unix::fs::chown(owned, Some(0), None).unwrap();
+        }
+    }
+}
+
+/// The line with the command of a study.
+fn text_line(text: &str) -> String {
+    text.lines().find(|line| line.starts_with("command")).unwrap().to_string()
 }

@@ -10,6 +10,7 @@
 //! | `dbench agrees with replay within 25%` | ratios to the baseline are alike under the two workloads |
 //! | `btrfs, ext4 slow down by 10%` | throughput at the end of a run is below that of its beginning |
 //! | `minfs, xfs load the device alike within 10%` | requests and bytes of the device are alike |
+//! | `ext4: sync p99 <= 10ms` | a metric that is a time lies there, by the interval of its median over the runs |
 //! | `xfs: durable`, `ext4, xfs: contents held` | the check was tried and never violated |
 //!
 //! Older studies write `ext4 loses 50% in some cell` for `ext4 > 2 in some cell`, and `ext4 loses in
@@ -23,7 +24,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use vocabulary::suggestion::unknown;
 
-use crate::quantity::parse_percent;
+use crate::quantity::{parse_duration, parse_percent};
 use crate::record::DURABILITY;
 
 /// A condition.
@@ -39,6 +40,17 @@ pub enum Condition {
         bound: f64,
         /// Which cells of a fio matrix are meant; none for the workload's figure.
         cells: Option<Cells>,
+    },
+    /// A metric of a contender that is a time.
+    Time {
+        /// Label of the contender.
+        label: String,
+        /// Name of the metric.
+        metric: String,
+        /// The comparison.
+        operator: Operator,
+        /// The bound in ns.
+        bound_ns: u64,
     },
     /// A contender is the best or the worst.
     Extreme {
@@ -357,6 +369,12 @@ impl<'a> Reader<'a> {
         let label = names[0].clone();
         match verb {
             Verb::Operator(operator) => {
+                if let Some((label, metric)) = label.rsplit_once(": ")
+                    && let Some(bound_ns) = self.time()
+                {
+                    let (label, metric) = (label.trim().into(), metric.trim().into());
+                    return Ok(Condition::Time { label, metric, operator, bound_ns });
+                }
                 let bound = self.ratio(&label)?;
                 Ok(Condition::Ratio { label, operator, bound, cells: self.cells() })
             }
@@ -433,6 +451,14 @@ impl<'a> Reader<'a> {
         CELLS.iter().find(|(words, _)| self.eat(words)).map(|(_, cells)| *cells)
     }
 
+    /// A bound with a unit of time, which ends the text; None where none is written.
+    fn time(&mut self) -> Option<u64> {
+        let text = self.rest().trim();
+        let bound = parse_duration(text).ok().filter(|_| text.ends_with(char::is_alphabetic))?;
+        self.at = self.text.len();
+        u64::try_from(bound.as_nanos()).ok()
+    }
+
     /// The bound of a ratio, which ends the text but for the cells that are meant.
     fn ratio(&mut self, label: &str) -> Result<f64, ConditionError> {
         let sign = self.text[..self.at].trim_end();
@@ -460,7 +486,7 @@ impl Condition {
     /// Labels of the contenders that it names.
     pub fn labels(&self) -> Vec<&str> {
         match self {
-            Condition::Ratio { label, .. } => vec![label],
+            Condition::Ratio { label, .. } | Condition::Time { label, .. } => vec![label],
             Condition::Extreme { label, rivals, .. } => {
                 std::iter::once(label).chain(rivals).map(String::as_str).collect()
             }
@@ -557,6 +583,16 @@ mod tests {
         for (text, expected) in [
             ("xfs <= 1.10", ratio("xfs", Operator::AtMost, 1.10)),
             ("xfs<1", ratio("xfs", Operator::Below, 1.0)),
+            (
+                "a b: sync p99 <= 10ms",
+                Condition::Time {
+                    label: "a b".into(),
+                    metric: "sync p99".into(),
+                    operator: Operator::AtMost,
+                    bound_ns: 10_000_000,
+                },
+            ),
+            ("a: b <= 10", ratio("a: b", Operator::AtMost, 10.0)),
             ("  my label  >=0.5 ", ratio("my label", Operator::AtLeast, 0.5)),
             ("'a <= b: x' > 2e0", ratio("a <= b: x", Operator::Above, 2.0)),
             ("\"it's\" <= 1.5", ratio("it's", Operator::AtMost, 1.5)),

@@ -8,7 +8,7 @@
 
 use crate::analysis::{self, Analysis, CheckAnalysis, Comparison, WorkloadAnalysis};
 use crate::condition::{self, Cells, Condition, Gate, Operator, Outcome};
-use crate::load::LoadReport;
+use crate::load::{LoadReport, Unit};
 use crate::plan::Plan;
 use crate::record::{CheckVerdict, DeviceDelta, Record, counted_trials};
 use crate::statistics::{self, ComparisonOptions, Verdict};
@@ -74,12 +74,18 @@ pub fn judge_gates(
     judged
 }
 
-/// Whether a check that a condition names is none of this workload's, and is one of another's.
+/// Whether a check or a metric that a condition names is none of this workload's, and is one of another's.
 fn is_of_others(condition: &Condition, analysis: &Analysis, workload: &str) -> bool {
-    let Condition::Check { check, .. } = condition else { return false };
     let has_it = |entry: &&WorkloadAnalysis| {
-        let mut checks = entry.contenders.iter().flat_map(|contender| &contender.checks);
-        checks.any(|found| found.check.name == *check)
+        entry.contenders.iter().any(|contender| match condition {
+            Condition::Check { check, .. } => {
+                contender.checks.iter().any(|found| found.check.name == *check)
+            }
+            Condition::Time { metric, .. } => {
+                contender.metrics.iter().any(|found| found.name == *metric)
+            }
+            _ => false,
+        })
     };
     let mut having = analysis.workloads.iter().filter(has_it).peekable();
     having.peek().is_some() && having.all(|entry| entry.workload != workload)
@@ -285,6 +291,10 @@ impl<'a> Result<'a> {
                     None => self.ratio(&found, label, metric, &is_met),
                 }
             }
+            Condition::Time { label, metric, operator, bound_ns } => {
+                let bound = *bound_ns as f64;
+                self.time(&found, label, metric, &|value| operator.is_met(value, bound))
+            }
             Condition::Extreme { label, fastest, rivals, margin } => {
                 self.extreme(&found, label, *fastest, rivals, *margin, metric)
             }
@@ -325,6 +335,7 @@ impl<'a> Result<'a> {
     fn lost(self, workloads: &[&WorkloadAnalysis], condition: &Condition) -> Option<Judgement> {
         let label = match condition {
             Condition::Ratio { label, operator: Operator::AtMost | Operator::Below, .. }
+            | Condition::Time { label, operator: Operator::AtMost | Operator::Below, .. }
             | Condition::Extreme { label, fastest: true, .. } => label,
             _ => return None,
         };
@@ -395,6 +406,43 @@ impl<'a> Result<'a> {
             (workload, label, name, ratio)
         });
         ratios.collect()
+    }
+
+    /// A metric that is a time, by the interval of its median; of runs too few for one, by the least and the
+    /// greatest.
+    fn time(
+        self,
+        workloads: &[&WorkloadAnalysis],
+        label: &str,
+        metric: &str,
+        is_met: &dyn Fn(f64) -> bool,
+    ) -> Judgement {
+        let mut several = Several::default();
+        for workload in workloads {
+            let metrics = workload.contender(label).map(|found| found.metrics.as_slice());
+            let found = metrics.into_iter().flatten().find(|found| found.name == metric);
+            let Some(found) = found.filter(|found| found.unit == Unit::Nanoseconds) else {
+                several.lacks(format!("a time {metric} of {label} under {}", workload.workload));
+                continue;
+            };
+            let summary = &found.summary;
+            let interval = summary.median_interval.map(|interval| (interval.low, interval.high));
+            let (low, high) = interval.unwrap_or((summary.min, summary.max));
+            several.outcomes.push(match (is_met(low), is_met(high)) {
+                (true, true) => Outcome::Holds,
+                (false, false) => Outcome::Fails,
+                _ => Outcome::Inconclusive,
+            });
+            let milliseconds = |value: f64| words::ratio(value / 1e6);
+            several.evidence.push(format!(
+                "{}: {label}: {metric} {} ms ({} to {} ms)",
+                workload.workload,
+                milliseconds(summary.median),
+                milliseconds(low),
+                milliseconds(high)
+            ));
+        }
+        several.judgement()
     }
 
     /// The contender's cost over the baseline's.

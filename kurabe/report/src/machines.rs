@@ -218,7 +218,7 @@ pub fn document(merged: &Merged<'_>) -> Vec<Block> {
 
 /// The blocks of a page.
 pub fn page(name: &str, blocks: &[Block]) -> Vec<Block> {
-    let title = Block::heading(1, "", format!("{name}, on several machines"));
+    let title = Block::heading(1, "", format!("{name}, merged"));
     std::iter::once(title).chain(blocks.iter().cloned()).collect()
 }
 

@@ -112,11 +112,11 @@ pub fn sentence(sessions: &[Session<'_>]) -> Option<String> {
         .iter()
         .map(|session| match session.facts {
             Some(_) => {
-                format!("{} in session {}", text::counted(session.trials, "trial"), session.number)
+                format!("{} in session {}", text::counted(session.trials, "run"), session.number)
             }
             None => format!(
                 "{} in session {}, whose facts could not be read",
-                text::counted(session.trials, "trial"),
+                text::counted(session.trials, "run"),
                 session.number
             ),
         })

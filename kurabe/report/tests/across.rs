@@ -274,7 +274,7 @@ fn the_facts_of_every_session_are_told() {
     assert!(across.origins[0].contains("Linux 6.1.0-test and Linux 6.18.1-new"));
     let row: Vec<&str> = across.differences.rows[0].iter().map(|cell| cell.text.as_str()).collect();
     assert_eq!(row, ["machine · kernel", "6.1.0-test #1, later 6.18.1-new #3", "6.1.0-test #1"]);
-    let said = "the study was resumed: 6 trials in session 1 and 2 trials in session 2; these facts differ: machine · kernel";
+    let said = "the study was resumed: 6 runs in session 1 and 2 runs in session 2; these facts differ: machine · kernel";
     assert_eq!(across.warnings[0], format!("of A: {said}"));
     let html = report::page::page(&sources[0], &[]);
     assert!(html.contains(said) && html.contains("What differs between the sessions"));

@@ -8,6 +8,7 @@
 
 use std::io;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -103,7 +104,7 @@ impl Occupied {
         sys::keep_descriptors_from_children()?;
         let room = scratch.make_directory(ROOM, ROOM_MODE)?;
         let nodes = room.make_directory(NODES, ROOM_MODE)?.path().to_path_buf();
-        let below = room.make_directory(BELOW, ROOM_MODE)?.path().to_path_buf();
+        let below = room.path().join(BELOW);
         // Whoever is number 1 is the first process of a namespace of the trial's own.
         if std::process::id() == 1 {
             cover(path, &room)?;
@@ -122,11 +123,19 @@ impl Occupied {
         &self.nodes
     }
 
-    /// Where the trial mounts what lies below a layer over a directory. Only root can look into it: the layer's
-    /// daemon works there with root's rights, so a user who could change a directory on its way would have
+    /// Where the trial mounts what lies below a layer over a directory, once it is made. Only root can look into it: the
+    /// layer's daemon works there with root's rights, so a user who could change a directory on its way would have
     /// them too.
     pub fn below(&self) -> &Path {
         &self.below
+    }
+
+    /// Makes that place, unless it is there.
+    pub fn make_below(&self) -> io::Result<()> {
+        match std::fs::DirBuilder::new().mode(ROOM_MODE).create(&self.below) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+            _ => Ok(()),
+        }
     }
 
     /// Begins a ledger of the trial's.

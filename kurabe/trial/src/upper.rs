@@ -335,6 +335,7 @@ fn over(
             layer: layer.clone(),
             point: place.join(format!("layer-{number}")),
             password: scratch.room().join(format!("password-{}", random_name())),
+            scratch: scratch.clone(),
             is_new: false,
             mounted: false,
         })
@@ -353,12 +354,19 @@ struct Over {
     point: PathBuf,
     /// Where the password is read from while it is mounted.
     password: PathBuf,
+    scratch: Arc<Occupied>,
     /// Whether the file system below was made and nothing is on it yet.
     is_new: bool,
     mounted: bool,
 }
 
 impl Over {
+    /// Makes the place for what lies below.
+    fn make_below(&self) -> Result<(), Failure> {
+        let made = self.scratch.make_below();
+        made.map_err(|error| Failure::of(format!("making a place for what is below: {error}")))
+    }
+
     /// Mounts the layer, once that below is mounted.
     fn mount_own(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
         make_mount_point(&self.point)?;
@@ -413,6 +421,7 @@ impl Over {
 impl Instance for Over {
     fn make(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
         self.is_new = true;
+        self.make_below()?;
         self.below.make(tools)
     }
 
@@ -423,11 +432,13 @@ impl Instance for Over {
     }
 
     fn mount(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+        self.make_below()?;
         self.below.mount(tools)?;
         self.mount_own(tools)
     }
 
     fn mount_untimed(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+        self.make_below()?;
         self.below.mount_untimed(tools)?;
         self.mount_own(tools)
     }

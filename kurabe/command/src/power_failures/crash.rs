@@ -329,25 +329,42 @@ pub fn believe_check(directory: &Path, check: &CommandLine) -> Result<(), String
         .map_err(|why| format!("the check is not run again: {why}"))
 }
 
-/// Refuses a command that was asked for earlier, or elsewhere, where one of its words names a file that somebody
-/// else can have put there since. A word that is no path from the root is one from `base`, where there is one.
+/// Refuses a command that was asked for earlier, or elsewhere, where one of its words names a file or a directory
+/// that somebody else can have put there since. A word that is no path from the root is one from `base`, where there is
+/// one, and from each directory that the command names. What a shell makes of variables and patterns is not known.
 pub fn believe_words(line: &CommandLine, base: Option<&Path>) -> Result<(), String> {
-    let text = match line {
-        CommandLine::Words(words) => words.join("\n"),
-        CommandLine::Shell { line, .. } => line.clone(),
-    };
-    // Whatever a shell makes of the line, a path is between these.
+    // Whatever a shell makes of the line, a path is between these; quotes and escapes may be in one.
     let ends = |c: char| c.is_whitespace() || "\"'`;|&()<>=,:$".contains(c);
-    for word in text.split(ends).filter(|word| !word.is_empty()) {
-        let path = match base {
-            Some(base) => base.join(word),
-            None if word.starts_with('/') => PathBuf::from(word),
-            None => continue,
+    let words: Vec<String> = match line {
+        CommandLine::Words(words) => words
+            .iter()
+            .flat_map(|word| std::iter::once(word.as_str()).chain(word.split(['=', ','])))
+            .map(String::from)
+            .collect(),
+        CommandLine::Shell { line, .. } => {
+            let whole = shlex::split(line).unwrap_or_default();
+            whole.into_iter().chain(line.split(ends).map(String::from)).collect()
+        }
+    };
+    let absolute = words.iter().filter(|word| word.starts_with('/')).map(PathBuf::from);
+    let named: Vec<PathBuf> = absolute.filter(|path| path.is_dir()).collect();
+    let places: Vec<&Path> = base.into_iter().chain(named.iter().map(PathBuf::as_path)).collect();
+    for word in words.iter().filter(|word| !word.is_empty()) {
+        let paths: Vec<PathBuf> = if word.starts_with('/') {
+            vec![word.into()]
+        } else {
+            places.iter().map(|place| place.join(word)).collect()
         };
-        let is_file = std::fs::symlink_metadata(&path)
-            .is_ok_and(|facts| facts.is_file() || facts.is_symlink());
-        if is_file && std::fs::metadata(&path).is_ok_and(|facts| facts.is_file()) {
-            trust::file::open(&path).map_err(|refused| refused.to_string())?;
+        for path in paths {
+            let Ok(facts) = std::fs::metadata(&path) else { continue };
+            let believed = if facts.is_file() {
+                trust::file::open(&path).map(drop)
+            } else if facts.is_dir() {
+                Directory::open_shared(&path).map(drop)
+            } else {
+                Ok(())
+            };
+            believed.map_err(|refused| refused.to_string())?;
         }
     }
     Ok(())

@@ -7,6 +7,8 @@
 
 use std::fmt::Write as _;
 use std::fs;
+use std::io::Read as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -329,12 +331,26 @@ fn read_logs(place: &Path, prefix: &str) -> Result<Vec<Logged>, String> {
         let path = entry.map_err(failed)?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         if name.starts_with(prefix) {
-            let text = fs::read_to_string(&path).map_err(failed)?;
-            found.extend(text.lines().filter_map(logged));
+            found.extend(read_log(&path).map_err(failed)?.lines().filter_map(logged));
         }
     }
     found.sort_unstable();
     Ok(found)
+}
+
+/// Bytes of a log that are read: a transaction has about 40.
+const LOG_BYTES_MAX: u64 = 256 << 20;
+
+/// The text of a log. A script may have put anything under its name: no link is followed, nothing is waited for, and
+/// what is no file has no text.
+fn read_log(path: &Path) -> std::io::Result<String> {
+    let flags = (rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK).bits() as i32;
+    let file = fs::File::options().read(true).custom_flags(flags).open(path)?;
+    let mut text = String::new();
+    if file.metadata()?.is_file() {
+        file.take(LOG_BYTES_MAX).read_to_string(&mut text)?;
+    }
+    Ok(text)
 }
 
 /// What was measured of commits, by whichever client.

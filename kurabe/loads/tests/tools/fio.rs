@@ -328,6 +328,8 @@ fn a_job_that_has_the_network_reaches_no_local_socket() {
     assert!(hidden.accept().is_ok() && open.accept().is_ok(), "perl reaches neither");
     let reach = loads::enclosure::Enclosure {
         directories: vec![target.clone(), places.scratch.clone()],
+        // By itself it has no shell.
+        files: vec!["/usr".into(), "/bin".into()],
         is_online: true,
         ..Default::default()
     };
