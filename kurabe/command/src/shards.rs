@@ -8,7 +8,10 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use lab::plan::{Plan, SHARDS_MAX, Shard};
-use lab::result::{HISTOGRAMS_DIRECTORY, LOCK_FILE, PLAN_FILE, ResultWriter, StoredResult};
+use lab::result::{
+    COMPARISONS_FILE, HISTOGRAMS_DIRECTORY, PLAN_FILE, RECORDS_FILE, ResultWriter, STUDY_FILE,
+    StoredResult,
+};
 use lab::study::Study;
 use report::document;
 use report::machines::{Merged, Missing};
@@ -316,17 +319,18 @@ fn missing(found: &[(PathBuf, StoredResult)], of: u32) -> Vec<Missing> {
     numbers.filter_map(of_number).collect()
 }
 
-/// Copies a result, and leaves out what is made anew.
+/// Copies the files of a result, and nothing else that lies with them.
 fn copy(from: &Directory, to: &Directory) -> Result<(), Refused> {
     for name in from.names()? {
-        if name == LOCK_FILE {
-            continue;
-        }
+        let shown = name.to_string_lossy();
+        let is_known = [PLAN_FILE, STUDY_FILE, RECORDS_FILE, COMPARISONS_FILE].contains(&&*shown)
+            || shown.starts_with("facts") && shown.ends_with(".json")
+            || shown.starts_with("trial-") && shown.ends_with(".hlog");
         if name == HISTOGRAMS_DIRECTORY {
             let inner = from.open_directory(&name)?;
             copy(&inner, &to.make_directory(&name, DIRECTORY_MODE)?)?;
-        } else if let Ok(bytes) = from.read(&name, COPY_BYTES_MAX) {
-            to.replace(&name, &bytes, FILE_MODE)?;
+        } else if is_known {
+            to.replace(&name, &from.read(&name, COPY_BYTES_MAX)?, FILE_MODE)?;
         }
     }
     Ok(())

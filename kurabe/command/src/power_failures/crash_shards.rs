@@ -6,6 +6,7 @@
 use std::fs;
 use std::io;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use lab::contender::Contender;
@@ -137,7 +138,11 @@ fn share_recordings(from: &Directory, to: &Directory, count: usize) -> Result<()
         // The file that was looked at, whatever has its name by now.
         let opened = format!("/proc/self/fd/{}", source.as_raw_fd());
         let flags = AtFlags::SYMLINK_FOLLOW;
-        if linkat(CWD, opened, to.descriptor(), &name, flags).is_ok() {
+        // One that others may read keeps its rights where it is; the copy has those of a recording.
+        let is_private = source
+            .metadata()
+            .is_ok_and(|facts| facts.permissions().mode() & 0o777 == CONTENTS_MODE);
+        if is_private && linkat(CWD, opened, to.descriptor(), &name, flags).is_ok() {
             continue;
         }
         let mut target = to.create_file(&name, CONTENTS_MODE).map_err(Failure::broken)?;
