@@ -299,8 +299,6 @@ pub struct Stage {
     pub mount_options: Vec<String>,
     /// The layers above it, the uppermost first.
     pub above: Vec<Layer>,
-    /// Whether nobody but root may go where it is mounted.
-    pub is_hidden: bool,
     /// The existing directory of a `dir:` contender.
     pub directory: Option<PathBuf>,
     /// Its device and inode when the session began.
@@ -336,7 +334,6 @@ impl Stage {
             mkfs_options: contender.base().options.clone(),
             mount_options: contender.base().mount_options.clone(),
             above: contender.above().to_vec(),
-            is_hidden: false,
             directory: contender.directory().map(Path::to_path_buf),
             directory_identity: None,
             discard: discard || asks_for_discard(contender),
@@ -347,9 +344,9 @@ impl Stage {
         }
     }
 
-    /// Where the file system is mounted: where nobody else can go, if a layer lies over it that works there as root.
+    /// Where the file system is mounted: where nobody else can go, if a layer lies over it.
     pub fn mount_point(&self) -> PathBuf {
-        let place = if self.is_hidden { self.scratch.below() } else { self.scratch.room() };
+        let place = if self.above.is_empty() { self.scratch.room() } else { self.scratch.below() };
         place.join("mount")
     }
 

@@ -55,29 +55,23 @@ pub struct Upper {
     mount: fn(&Place<'_>) -> Vec<String>,
 }
 
-/// With whose rights a layer does below what a user asks of it.
+/// With whose rights a layer does below what a user asks of it. Nobody but root goes there: a link that was put in
+/// the place of a directory would be followed with root's rights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rights {
-    /// With root's, and the user's files are the user's. Nobody else may go below it.
+    /// With root's, and the user's files are the user's.
     Roots,
-    /// With the user's, who must be able to go below it.
-    Users,
-    /// With root's, and the user's files are root's: it is not for users.
-    RootsAlone,
-}
-
-/// Whether the user of a workload may pass what lies below a layer: nobody does where its daemon follows a name
-/// with root's rights, since a link that was put in its place would be followed with them.
-fn is_passable(layer: &Layer) -> bool {
-    by_name(&layer.name).is_none_or(|upper| upper.rights == Rights::Users)
+    /// With root's, and the user's files are root's; or with the user's, who would have to go below. It is not for
+    /// users.
+    NotForUsers,
 }
 
 /// Why a contender is not for the workload of another user; None where it is.
 pub fn why_not_for_users(contender: &Contender) -> Option<String> {
-    let uppers = contender.above().iter().filter_map(|layer| by_name(&layer.name));
-    let found = uppers.into_iter().find(|upper| upper.rights == Rights::RootsAlone)?;
+    let mut uppers = contender.above().iter().filter_map(|layer| by_name(&layer.name));
+    let found = uppers.find(|upper| upper.rights == Rights::NotForUsers)?;
     Some(format!(
-        "{} gives a user's files to root; leave --user out, or take gocryptfs",
+        "{} does not keep a user's rights and root's apart; leave --user out, or take gocryptfs",
         found.name
     ))
 }
@@ -313,8 +307,7 @@ pub fn count_write_bytes(contender: &Contender) -> bool {
 }
 
 /// A file system for one trial, with the layers above it. Touches nothing yet.
-pub fn begin(file_system: &'static FileSystem, mut stage: Stage) -> Box<dyn Instance> {
-    stage.is_hidden = stage.above.last().is_some_and(|lowest| !is_passable(lowest));
+pub fn begin(file_system: &'static FileSystem, stage: Stage) -> Box<dyn Instance> {
     let (layers, scratch) = (stage.above.clone(), stage.scratch.clone());
     over(file_system.begin(stage), &layers, &scratch)
 }
@@ -327,8 +320,7 @@ fn over(
 ) -> Box<dyn Instance> {
     layers.iter().enumerate().rev().fold(instance, |below, (number, layer)| {
         let Some(upper) = by_name(&layer.name) else { return below };
-        let is_open = number == 0 || is_passable(&layers[number - 1]);
-        let place = if is_open { scratch.room() } else { scratch.below() };
+        let place = if number == 0 { scratch.room() } else { scratch.below() };
         Box::new(Over {
             below,
             upper,

@@ -11,7 +11,7 @@ pub static ENCFS: Upper = Upper {
     kernel_name: "fuse",
     options: &["--nocache", "--noattrcache", "--nodatacache"],
     takes_number: false,
-    rights: Rights::RootsAlone,
+    rights: Rights::NotForUsers,
     daemon: Some("encfs"),
     prepare: |place, _| place.make_below(&[DIRECTORY]),
     mount: |place| {

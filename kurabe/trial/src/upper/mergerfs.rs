@@ -11,7 +11,7 @@ pub static MERGERFS: Upper = Upper {
     kernel_name: "fuse",
     options: &[],
     takes_number: true,
-    rights: Rights::Users,
+    rights: Rights::NotForUsers,
     daemon: Some("mergerfs"),
     prepare: |place, _| {
         let names = names(place);
