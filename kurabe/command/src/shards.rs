@@ -22,7 +22,7 @@ use vocabulary::path::UserPath;
 use vocabulary::words::{counted, list};
 
 use crate::exit::{self, Failure};
-use crate::power_failures::crash_shards;
+use crate::power_failures::crash_shards::{self, name_of, new_directory};
 use crate::presentation::Presentation;
 use crate::request::default_directory;
 use crate::request::flags::{MergeArgs, ResumeArgs, RunArgs, ShardArgs, ShowArgs};
@@ -71,10 +71,7 @@ pub fn shard(args: &ShardArgs) -> Result<u8, Failure> {
     settle(&mut study)?;
     let seed = study.seed.unwrap_or_else(|| u64::from(rand::random::<u32>()));
     let out = args.run.present.out.clone().unwrap_or_else(|| default_directory(&study.name));
-    // The names sort as the numbers do.
-    let digits = of.to_string().len();
-    let name = |shard: u32| format!("{shard:0digits$}");
-    let paths: Vec<PathBuf> = (1..=of).map(|number| out.join(name(number))).collect();
+    let paths: Vec<PathBuf> = (1..=of).map(|number| out.join(name_of(number, of))).collect();
     if let Some(there) = paths.iter().find(|path| path.join(PLAN_FILE).exists()) {
         return Err(Failure::refused(format!(
             "--out: {} holds a shard already; name another place",
@@ -100,7 +97,7 @@ pub fn shard(args: &ShardArgs) -> Result<u8, Failure> {
         "{} with {} each in {out}, seed {seed}\nrun each:  sudo kurabe run {out}/{}\nthen:      kurabe merge {out}/*\n",
         counted(of as usize, "shard"),
         counted(rounds as usize, "round"),
-        name(1),
+        name_of(1, of),
     ));
     Ok(exit::OK)
 }
@@ -175,18 +172,12 @@ pub fn merge(args: &MergeArgs) -> Result<u8, Failure> {
     };
     let name = first.plan.study.name.clone();
     let out = args.out.clone().unwrap_or_else(|| default_directory(&format!("{name}-merged")));
-    let refused = |refused: Refused| Failure::refused(format!("--out: {refused}"));
-    let directory = Directory::open_or_make(&out, DIRECTORY_MODE).map_err(refused)?;
-    if !directory.names().map_err(refused)?.is_empty() {
-        return Err(Failure::refused(format!(
-            "--out: {} holds something already; name another place",
-            out.display()
-        )));
-    }
+    let directory = new_directory(&out)?;
     let mut joined =
         Joined { name, shards: Vec::new(), missing, comparisons: serde_json::Value::Null };
     for (_, stored) in &used {
-        let name = name_of(stored);
+        let shard = stored.plan.shard.expect("shards were checked");
+        let name = name_of(shard.number, shard.of);
         let to = directory.make_directory(&name, DIRECTORY_MODE).map_err(Failure::broken)?;
         copy(&stored.directory, &to).map_err(Failure::broken)?;
         joined.shards.push(name);
@@ -231,12 +222,6 @@ pub fn report(path: &Path) -> Result<(String, Vec<document::Block>), Failure> {
     }
     let blocks = report::machines::document(&Merged::new(&sources, &joined.missing));
     Ok((joined.name, blocks))
-}
-
-fn name_of(stored: &StoredResult) -> String {
-    let shard = stored.plan.shard.expect("shards were checked");
-    let digits = shard.of.to_string().len();
-    format!("{:0digits$}", shard.number)
 }
 
 /// Refuses what is no shard, or not of one study; gives the number of shards.

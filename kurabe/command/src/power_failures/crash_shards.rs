@@ -42,16 +42,9 @@ pub fn divide(
     }
     let cuts = spec.power_cuts.clone().expect("it is one of power cuts");
     let mut laboratory = Laboratory::open()?;
-    let refused = |refused: trust::Refused| Failure::refused(format!("--out: {refused}"));
-    let directory = Directory::open_or_make(out, DIRECTORY_MODE).map_err(refused)?;
-    let names = directory.names().map_err(refused)?;
-    if !names.is_empty() {
-        return Err(Failure::refused(format!(
-            "--out: {} holds something already; name another place",
-            out.display()
-        )));
-    }
-    let first = directory.make_directory(name_of(1, of), DIRECTORY_MODE).map_err(refused)?;
+    let directory = new_directory(out)?;
+    let first =
+        directory.make_directory(name_of(1, of), DIRECTORY_MODE).map_err(Failure::refused)?;
     let withdraw = || {
         let _ = directory.remove_tree(name_of(1, of));
         let _ = fs::remove_dir(out);
@@ -123,8 +116,21 @@ pub fn divide(
     Ok(exit::OK)
 }
 
+/// The directory of `--out`, in which nothing is yet.
+pub fn new_directory(out: &Path) -> Result<Directory, Failure> {
+    let refused = |refused: trust::Refused| Failure::refused(format!("--out: {refused}"));
+    let directory = Directory::open_or_make(out, DIRECTORY_MODE).map_err(refused)?;
+    if directory.names().map_err(refused)?.is_empty() {
+        return Ok(directory);
+    }
+    Err(Failure::refused(format!(
+        "--out: {} holds something already; name another place",
+        out.display()
+    )))
+}
+
 /// The name of a shard; names sort as the numbers do.
-fn name_of(number: u32, of: u32) -> String {
+pub fn name_of(number: u32, of: u32) -> String {
     let digits = of.to_string().len();
     format!("{number:0digits$}")
 }
@@ -213,8 +219,7 @@ pub fn run(path: &Path) -> Result<u8, Failure> {
         (judged.outcome, judged.checks) = (outcome, checks);
     }
     show(&result, path);
-    let failed = |judged: &&Judged| judged.outcome.is_err();
-    if result.contenders.iter().any(|judged| failed(&judged)) {
+    if result.contenders.iter().any(|judged| judged.outcome.is_err()) {
         // It stays as it was divided, to be tried again.
         return Ok(exit::TRIAL_FAILED);
     }
@@ -292,14 +297,7 @@ pub fn merge(paths: &[PathBuf], out: &Path) -> Result<u8, Failure> {
     if shards.is_empty() {
         return Err(Failure::refused("none of the shards has been tried; run them first"));
     }
-    let refused = |refused: trust::Refused| Failure::refused(format!("--out: {refused}"));
-    let directory = Directory::open_or_make(out, DIRECTORY_MODE).map_err(refused)?;
-    if !directory.names().map_err(refused)?.is_empty() {
-        return Err(Failure::refused(format!(
-            "--out: {} holds something already; name another place",
-            out.display()
-        )));
-    }
+    let directory = new_directory(out)?;
     let count = shards[0].2.contenders.len();
     share_recordings(&shards[0].1, &directory, count)?;
     let mut results = shards.into_iter().map(|(_, _, result, _)| result);
