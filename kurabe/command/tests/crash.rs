@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use harness::{Site, root, signal, wait_until};
+use harness::{Site, root, signal, tool, wait_until};
 use rustix::process::Signal;
 
 /// Twenty entries, each acknowledged once fdatasync has returned. The first is there before, so that
@@ -343,17 +343,29 @@ fn a_commit_of_sqlite_is_there_after_a_power_cut_if_its_settings_say_so() {
 }
 
 #[test]
-fn a_commit_of_postgresql_is_there_after_a_power_cut_if_its_settings_say_so() {
-    if !root() || !harness::postgresql() {
-        return;
-    }
-    // Each state takes the start of a server.
-    for (text, is_kept) in [("fsync=on", true), ("synchronous_commit=off", false)] {
+fn a_commit_of_a_database_is_there_after_a_power_cut_if_its_settings_say_so() {
+    let postgres = ["--pgbench", "2 scale=1", "--postgres"];
+    let mariadb = ["--sysbench", "2 rows=1000", "--mariadb"];
+    let cases = [
+        (harness::postgresql(), &postgres[..], "fsync=on", true),
+        (harness::postgresql(), &postgres, "synchronous_commit=off", false),
+        (tool("mariadbd").is_some(), &mariadb, "innodb_flush_log_at_trx_commit=1", true),
+        (tool("mariadbd").is_some(), &mariadb, "innodb_flush_log_at_trx_commit=0", false),
+        (tool("redis-server").is_some(), &["--redis"], "2 keys=1000 appendfsync=always", true),
+        (tool("redis-server").is_some(), &["--redis"], "2 keys=1000 appendfsync=everysec", false),
+        (tool("db_bench").is_some(), &["--rocksdb"], "overwrite keys=1000 sync=1", true),
+        (tool("db_bench").is_some(), &["--rocksdb"], "overwrite keys=1000 sync=0", false),
+    ];
+    for (is_there, flags, text, is_kept) in cases {
+        if !root() || !is_there {
+            continue;
+        }
         let site = Site::new();
-        let flags = ["--device", "mem:384M", "--runs", "1", "--idle-wait", "1s", "--seed", "1"];
-        let load = ["--pgbench", "2 scale=1", "--time", "2s", "--postgres", text];
-        let judged = ["--durability=8", "--gate", "ext4: durable"];
-        let ran = site.run(&[&["compare", "ext4"], &flags[..], &load, &judged].concat());
+        let device = ["--device", "mem:384M", "--runs", "1", "--idle-wait", "1s", "--seed", "1"];
+        // Each state takes the start of a server; a loss has to be found.
+        let states = if is_kept { "--durability=8" } else { "--durability=12" };
+        let load = [flags, &[text, "--time", "2s", states, "--gate", "ext4: durable"]].concat();
+        let ran = site.run(&[&["compare", "ext4"], &device[..], &load].concat());
         let (code, verdict) = if is_kept { (0, "held (8 of 8)") } else { (3, "violated (") };
         let ran = ran.expect(code);
         assert!(ran.stdout.contains(&format!("durability {verdict}")), "{text}: {}", ran.stdout);

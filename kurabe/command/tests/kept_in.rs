@@ -11,13 +11,26 @@ use workspace::{crates, root};
 mod workspace;
 
 /// The programs that do as somebody's job says.
-const PROGRAMS: [&str; 6] = ["fio", "dbench", "bonnie++", "postgres", "initdb", "pgbench"];
+const PROGRAMS: [&str; 12] = [
+    "fio",
+    "dbench",
+    "bonnie++",
+    "postgres",
+    "initdb",
+    "pgbench",
+    "redis-server",
+    "mariadbd",
+    "mariadb-install-db",
+    "sysbench",
+    "db_bench",
+    "ldb",
+];
 
 /// The functions of the crate `loads` that make a command, with what they start.
 const STARTERS: [(&str, &str, &str); 11] = [
     ("age/place.rs", "run", "git"),
     ("enclosure.rs", "refusal", "a process that never becomes a program"),
-    ("server.rs", "start", "a server, in the enclosure that its load is in already"),
+    ("server.rs", "start_told", "a server, in the enclosure that its load is in already"),
     ("tool.rs", "ask", "a tool that is kept in, in an enclosure without a contender"),
     ("tool.rs", "command", "a tool that is not kept in"),
     ("tool.rs", "run_kept_in", "a tool that is kept in, in its enclosure"),

@@ -370,19 +370,85 @@ fn pgbench_runs_on_a_server_of_its_own_and_its_figure_is_ours() {
     site.expect_nothing_left();
 }
 
+/// MariaDB, Redis and RocksDB: a database of each run's own, whose figure is that of the tool, with every latency.
+#[test]
+fn databases_run_on_their_own_and_their_figures_are_ours() {
+    let cases = [
+        ("mariadbd", "--sysbench", "2 rows=1000", "transactions", "mem:384M"),
+        ("redis-server", "--redis", "2 keys=1000", "sets", "mem:300M"),
+        ("db_bench", "--rocksdb", "mixed keys=1000 reads=50", "operations", "mem:300M"),
+    ];
+    for (program, flag, text, metric, device) in cases {
+        if !root() || tool(program).is_none() {
+            continue;
+        }
+        let site = Site::new();
+        let flags = ["--device", device, "--runs", "1", "--time", "2s", flag, text];
+        compare(&site, &["ext4"], &flags).expect(0);
+        let record = &site.records()[0];
+        let load = load_of(record);
+        let details = &load["details"];
+        assert_eq!(load["metrics"][0]["name"], metric);
+        let rate = load["metrics"][0]["value"].as_f64().unwrap();
+        let tells = |key: &str, words: &str| {
+            let output = details[key].as_str().unwrap();
+            assert!(output.contains(words), "{words}: {output}");
+        };
+        let count = details["commits"].as_u64().unwrap();
+        let operation = match program {
+            "mariadbd" => {
+                tells("sysbench_output", &format!("({rate:.2} per sec.)"));
+                assert_eq!(details["innodb_flush_log_at_trx_commit"], "1");
+                "commit"
+            }
+            "redis-server" => {
+                let by_time = count as f64 * 1e9 / details["elapsed_ns"].as_f64().unwrap();
+                assert!((by_time / rate - 1.0).abs() < 1e-6, "{by_time} {rate}");
+                assert_eq!(details["appendfsync"], "always");
+                "commit"
+            }
+            _ => {
+                tells("db_bench_output", &format!(" {rate} ops/sec"));
+                assert_eq!(details["sync"], "1");
+                assert!(latency(load, "read")["count"].as_u64().unwrap() > 0);
+                "write"
+            }
+        };
+        assert_eq!(latency(load, operation)["count"].as_u64(), Some(count), "{program}");
+        let phases: &[&str] = match program {
+            "db_bench" => &["load", "run"],
+            _ => &["create", "load", "checkpoint", "start", "run", "shutdown"],
+        };
+        for name in phases {
+            assert!(phase(record, name)["elapsed_ns"].as_u64().unwrap() > 0, "{name}");
+        }
+        site.expect_nothing_left();
+    }
+}
+
 #[test]
 fn a_server_that_does_not_start_says_why() {
-    if !root() || !harness::postgresql() {
-        return;
+    let check = |wrong: &[&str], says: [&str; 2]| {
+        let site = Site::new();
+        let flags = ["--device", "mem:384M", "--runs", "1"];
+        let ran = compare(&site, &["ext4"], &[&flags, wrong].concat());
+        let words = format!("{}{}", ran.stdout, ran.stderr);
+        says.iter().for_each(|one| assert!(words.contains(one), "{words}"));
+        site.expect_nothing_left();
+    };
+    if root() && harness::postgresql() {
+        let wrong = ["--pgbench", "1 scale=1", "--postgres", "shared_buffers=plenty"];
+        let reason = "invalid value for parameter \"shared_buffers\"";
+        check(&wrong, ["`postgres` did not start", reason]);
     }
-    let site = Site::new();
-    let wrong = ["--pgbench", "1 scale=1", "--postgres", "shared_buffers=plenty"];
-    let ran =
-        compare(&site, &["ext4"], &[&["--device", "mem:384M", "--runs", "1"], &wrong[..]].concat());
-    let words = format!("{}{}", ran.stdout, ran.stderr);
-    assert!(words.contains("`postgres` did not start"), "{words}");
-    assert!(words.contains("invalid value for parameter \"shared_buffers\""), "{words}");
-    site.expect_nothing_left();
+    if root() && tool("redis-server").is_some() {
+        let wrong = ["--redis", "1 keys=10 io-threads=plenty"];
+        check(&wrong, ["`redis-server` did not start", "argument couldn't be parsed"]);
+    }
+    if root() && tool("mariadbd").is_some() {
+        let wrong = ["--sysbench", "1 rows=10", "--mariadb", "innodb_page_size=5K"];
+        check(&wrong, ["`mariadbd` did not start", "InnoDB: Invalid page size=5120"]);
+    }
 }
 
 #[test]
@@ -405,6 +471,17 @@ fn loads_that_are_too_large_are_refused_with_both_sizes() {
         refused(&[], &["ext4"], &postgres, &["its log and a checkpoint need", "400M", room]);
         let typo = ["--pgbench", "1", "--postgres", "synchronus_commit=off"];
         refused(&[], &["ext4"], &typo, &["did you mean 'synchronous_commit'?"]);
+    }
+    if tool("mariadbd").is_some() {
+        refused(&[], &["ext4"], &["--sysbench", "4"], &["the database and its log need", room]);
+        let typo = ["--sysbench", "1", "--mariadb", "innodb_doublewrit=OFF"];
+        refused(&[], &["ext4"], &typo, &["did you mean 'innodb_doublewrite'?"]);
+    }
+    if tool("redis-server").is_some() {
+        refused(&[], &["ext4"], &["--redis", "4"], &["the append-only file", "need", room]);
+    }
+    if tool("db_bench").is_some() {
+        refused(&[], &["ext4"], &["--rocksdb", "overwrite"], &["the keys, their copies", room]);
     }
     if tool("bonnie++").is_some() {
         refused(&[], &["ext4"], &["--bonnie"], &["files take 1073741824 bytes (1G)", room]);

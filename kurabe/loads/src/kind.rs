@@ -5,13 +5,17 @@
 
 mod bonnie;
 mod command;
+mod database;
 mod dbench;
 mod fio;
 mod fio_matrix;
 mod merged;
 mod objects;
 mod pgbench;
+mod redis;
+mod rocksdb;
 mod sqlite;
+mod sysbench;
 mod tree;
 
 pub use merged::merged;
@@ -42,6 +46,9 @@ pub static KINDS: Kinds = Kinds(&[
     bonnie::KIND,
     sqlite::KIND,
     pgbench::KIND,
+    sysbench::KIND,
+    redis::KIND,
+    rocksdb::KIND,
 ]);
 
 /// Which of these tools are not installed, each with its package.

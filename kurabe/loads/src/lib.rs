@@ -12,6 +12,7 @@ pub mod dbench;
 pub mod enclosure;
 pub mod fio;
 pub mod kind;
+mod mariadb;
 mod postgres;
 pub mod programs;
 mod server;

@@ -13,8 +13,8 @@ use std::sync::atomic::AtomicBool;
 use rustix::process::Signal;
 use vocabulary::load::LoadTask;
 
-use crate::enclosure::{self, Enclosure, TEMPORARY};
-use crate::server::Server;
+use crate::enclosure::Enclosure;
+use crate::server::{Server, socket_place};
 use crate::tool::{Tool, run_kept_in};
 
 /// Where packages put the programs of each version.
@@ -23,8 +23,6 @@ const PLACES: [(&str, &str); 2] = [("/usr/lib/postgresql", ""), ("/usr", "pgsql-
 const PORT: u16 = 5432;
 /// The only user and the database.
 const NAME: &str = "postgres";
-/// The directory of the database in the contender.
-const DATA: &str = "postgresql";
 /// Bytes of one message of the server's.
 const MESSAGE_BYTES_MAX: u32 = 64 << 20;
 
@@ -49,11 +47,6 @@ pub(crate) fn path_of(program: &str) -> String {
     }
     let newest = found.into_iter().max();
     newest.map_or(program.into(), |(_, place)| place.join(program).display().to_string())
-}
-
-/// The server's directory in a contender.
-pub(crate) fn data_directory(contender: &Path) -> PathBuf {
-    contender.join(DATA)
 }
 
 /// Makes an empty database there, with checksums of its pages.
@@ -88,9 +81,7 @@ impl Postgres {
         settings: &[(String, String)],
         stop: &AtomicBool,
     ) -> Result<Postgres, String> {
-        // The socket's path has to be short, and an enclosure has a directory for that.
-        let place =
-            if enclosure::is_inside() { PathBuf::from(TEMPORARY) } else { task.scratch.clone() };
+        let place = socket_place(task);
         let mut server = Server::start(Tool::Postgres, |command| {
             let socket = place.display().to_string();
             let own = [

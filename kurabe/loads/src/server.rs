@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,9 +15,11 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use vocabulary::load::LoadTask;
 
+use crate::enclosure::{self, TEMPORARY};
+use crate::sys;
 use crate::tool::{Tool, ToolError};
-use crate::{enclosure, sys};
 
 /// Lines of its log that are kept, from its beginning and from its end; bytes of each.
 const FIRST_LINES: usize = 200;
@@ -30,6 +33,11 @@ const POLL: Duration = Duration::from_millis(10);
 const BEGIN_MAX: Duration = Duration::from_secs(300);
 /// How long it may take to end in good order, which includes writing all that it holds in memory.
 const END_MAX: Duration = Duration::from_secs(300);
+
+/// A directory for the socket of a server: its path has to be short, and an enclosure has one for that.
+pub(crate) fn socket_place(task: &LoadTask) -> PathBuf {
+    if enclosure::is_inside() { PathBuf::from(TEMPORARY) } else { task.scratch.clone() }
+}
 
 /// What a server printed: the beginning and the end.
 #[derive(Debug, Default)]
@@ -67,6 +75,18 @@ impl Server {
     /// # Errors
     /// It is not installed, cannot be started, or nothing keeps it in its contender.
     pub fn start(tool: Tool, fill: impl FnOnce(&mut Command)) -> Result<Server, ToolError> {
+        Server::start_told(tool, fill, |_| ())
+    }
+
+    /// The same; `told` is given each line that it prints.
+    ///
+    /// # Errors
+    /// As [`Server::start`].
+    pub fn start_told(
+        tool: Tool,
+        fill: impl FnOnce(&mut Command),
+        told: impl FnMut(&str) + Send + 'static,
+    ) -> Result<Server, ToolError> {
         if enclosure::is_root() && !enclosure::is_inside() {
             let reason = "the workload was not started in an enclosure";
             return Err(ToolError::NotKeptIn { program: tool.program(), reason });
@@ -88,7 +108,7 @@ impl Server {
         drop(command);
         let log = Arc::new(Mutex::new(Log::default()));
         let shared = log.clone();
-        let reader = thread::spawn(move || keep(reader, &shared));
+        let reader = thread::spawn(move || keep(reader, &shared, told));
         Ok(Server { name: tool.program(), child, log, reader: Some(reader), has_ended: false })
     }
 
@@ -119,6 +139,24 @@ impl Server {
             }
             thread::sleep(POLL);
         }
+    }
+
+    /// Waits until it has ended by itself, as a benchmark does, or until `until`.
+    ///
+    /// # Errors
+    /// It failed, with the end of its log; or the stop flag was raised.
+    pub fn wait(&mut self, stop: &AtomicBool, until: Instant) -> Result<(), String> {
+        while Instant::now() < until {
+            if let Ok(Some(status)) = self.child.try_wait() {
+                self.has_ended = true;
+                return if status.success() { Ok(()) } else { Err(self.blamed(&ending(status))) };
+            }
+            if stop.load(Ordering::SeqCst) {
+                return Err("stopped".into());
+            }
+            thread::sleep(POLL);
+        }
+        Ok(())
     }
 
     /// Ends it by the signal that makes it end in good order.
@@ -200,13 +238,14 @@ fn ending(status: ExitStatus) -> String {
     }
 }
 
-fn keep(log: impl Read, shared: &Mutex<Log>) {
+fn keep(log: impl Read, shared: &Mutex<Log>, mut told: impl FnMut(&str)) {
     let mut reader = BufReader::new(log);
     loop {
         let mut line = Vec::new();
         match reader.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line) {
             Ok(1..) => {
                 let line = String::from_utf8_lossy(&line).trim_end().to_string();
+                told(&line);
                 shared.lock().unwrap_or_else(PoisonError::into_inner).push(line);
             }
             _ => return,

@@ -54,11 +54,23 @@ pub enum Tool {
     Initdb,
     /// The benchmark of PostgreSQL.
     Pgbench,
+    /// The server of Redis.
+    Redis,
+    /// The server of MariaDB.
+    Mariadb,
+    /// What makes an empty database of MariaDB.
+    MariadbInstall,
+    /// The benchmark of SQL databases.
+    Sysbench,
+    /// The benchmark of RocksDB.
+    DbBench,
+    /// What reads a database of RocksDB.
+    Ldb,
 }
 
 impl Tool {
     /// All of them.
-    pub const ALL: [Tool; 9] = [
+    pub const ALL: [Tool; 15] = [
         Self::Dbench,
         Self::Fio,
         Self::Bonnie,
@@ -68,6 +80,12 @@ impl Tool {
         Self::Postgres,
         Self::Initdb,
         Self::Pgbench,
+        Self::Redis,
+        Self::Mariadb,
+        Self::MariadbInstall,
+        Self::Sysbench,
+        Self::DbBench,
+        Self::Ldb,
     ];
 
     /// The program, the Debian package that brings it, and what makes it say its version. Neither
@@ -83,6 +101,12 @@ impl Tool {
             Self::Postgres => ("postgres", "postgresql", "--version"),
             Self::Initdb => ("initdb", "postgresql", "--version"),
             Self::Pgbench => ("pgbench", "postgresql", "--version"),
+            Self::Redis => ("redis-server", "redis-server", "--version"),
+            Self::Mariadb => ("mariadbd", "mariadb-server", "--version"),
+            Self::MariadbInstall => ("mariadb-install-db", "mariadb-server", "--help"),
+            Self::Sysbench => ("sysbench", "sysbench", "--version"),
+            Self::DbBench => ("db_bench", "rocksdb-tools", "--version"),
+            Self::Ldb => ("ldb", "rocksdb-tools", "--version"),
         }
     }
 
