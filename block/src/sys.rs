@@ -26,6 +26,9 @@ const BLKZEROOUT: libc::Ioctl = 0x127f;
 /// `LOOP_GET_STATUS64` of `linux/loop.h`: a `struct loop_info64` of a loop device.
 const LOOP_GET_STATUS64: libc::Ioctl = 0x4C05;
 
+/// `LOOP_CTL_REMOVE` of `linux/loop.h`: remove a loop device that nothing is attached to.
+const LOOP_CTL_REMOVE: libc::Ioctl = 0x4C81;
+
 /// `BLKGETDISKSEQ` of `linux/fs.h`: the running number of a disk or its medium.
 const BLKGETDISKSEQ: libc::Ioctl = 0x8008_1280_u32 as libc::Ioctl;
 /// `KCMP_FILES` of `linux/kcmp.h`: compare the tables of open files.
@@ -153,6 +156,15 @@ pub fn loop_status(device: BorrowedFd<'_>) -> io::Result<LoopStatus> {
             let [file_system, inode, device, offset, size_limit, ..] = info;
             Ok(LoopStatus { file_system, inode, device, offset, size_limit, flags })
         }
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Removes the loop device `index`, by a descriptor of `/dev/loop-control`.
+pub(crate) fn remove_loop(control: BorrowedFd<'_>, index: u32) -> io::Result<()> {
+    // SAFETY: LOOP_CTL_REMOVE takes an integer and touches no memory of ours.
+    match unsafe { libc::ioctl(control.as_raw_fd(), LOOP_CTL_REMOVE, libc::c_long::from(index)) } {
+        0.. => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
 }

@@ -30,6 +30,7 @@ mod sys;
 pub mod text;
 pub mod tree;
 pub mod way;
+pub mod words;
 
 pub use directory::{Directory, Lock, LockError, own_path};
 
@@ -69,6 +70,12 @@ pub enum Refused {
     Writable {
         /// Where.
         path: PathBuf,
+    },
+    /// What is there, or may be by then, is what any user puts there.
+    #[error("any user can put files into {}; use a directory of your own, or add --trust-shared if you trust all users", .directory.display())]
+    Anybodys {
+        /// Where.
+        directory: PathBuf,
     },
     /// A FIFO, a device, a socket, or a file where a directory is wanted.
     #[error("{} is {is}, and {wanted} is needed", .path.display())]

@@ -35,6 +35,64 @@ const PROC_ROOT_INODE: u64 = 1;
 /// [`Refused::Stranger`] and [`Refused::Writable`] name the directory or link that a stranger can
 /// change.
 pub fn open(path: &Path) -> Result<(OwnedFd, Stat), Refused> {
+    match walk(path)? {
+        Walked::There(opened, stat) => Ok((opened, stat)),
+        Walked::Missing(..) => Err(Refused::system(path, Errno::NOENT)),
+    }
+}
+
+/// Refuses a name where others than those who are believed decide what a program finds there, now or
+/// later: it is theirs, they can write it, or it is in a directory in which anybody can make it. That such
+/// a directory itself is named is refused too, since a program may look for names of its own in it.
+///
+/// # Errors
+///
+/// As of [`check`], and [`Refused::Anybodys`].
+pub fn believe_name(path: &Path) -> Result<(), Refused> {
+    // What an own process has open, and where its output goes.
+    if ["/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/fd", "/proc/self"]
+        .iter()
+        .any(|own| path.starts_with(own))
+    {
+        return Ok(());
+    }
+    match walk(path) {
+        Ok(Walked::There(opened, stat)) => match kind(&stat) {
+            FileType::Directory if stat.st_mode & 0o1000 != 0 => keeps_to_itself(path, &stat),
+            FileType::CharacterDevice | FileType::BlockDevice => believe(path, stat.st_uid),
+            _ => check(path, &opened, &stat),
+        },
+        Ok(Walked::Missing(directory, stat)) => keeps_to_itself(&directory, &stat),
+        // No program finds anything there, nor will it.
+        Err(Refused::System { error, .. })
+            if matches!(
+                Errno::from_io_error(&error),
+                Some(Errno::NOTDIR | Errno::NAMETOOLONG | Errno::INVAL)
+            ) || error.kind() == std::io::ErrorKind::InvalidInput =>
+        {
+            Ok(())
+        }
+        Err(refused) => Err(refused),
+    }
+}
+
+/// Whether nobody but its owner makes files in a directory.
+fn keeps_to_itself(path: &Path, stat: &Stat) -> Result<(), Refused> {
+    believe(path, stat.st_uid)?;
+    if stat.st_mode & 0o022 != 0 && !owner::is_shared_believed() {
+        return Err(Refused::Anybodys { directory: path.into() });
+    }
+    Ok(())
+}
+
+/// Where a path leads.
+enum Walked {
+    There(OwnedFd, Stat),
+    /// The next name is not in this directory.
+    Missing(PathBuf, Stat),
+}
+
+fn walk(path: &Path) -> Result<Walked, Refused> {
     let (mut at, mut stat, mut walked) = start(path)?;
     let mut names = names_of(path);
     let mut links = 0;
@@ -43,7 +101,10 @@ pub fn open(path: &Path) -> Result<(OwnedFd, Stat), Refused> {
         let next = walked.join(&name);
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let system = |error| Refused::system(path, error);
-        let opened = rustix::fs::openat(&at, &name, flags, Mode::empty()).map_err(system)?;
+        let opened = match rustix::fs::openat(&at, &name, flags, Mode::empty()) {
+            Err(Errno::NOENT) => return Ok(Walked::Missing(shown(&walked), stat)),
+            opened => opened.map_err(system)?,
+        };
         let found = rustix::fs::fstat(&opened).map_err(system)?;
         if kind(&found) != FileType::Symlink {
             (at, stat, walked) = (opened, found, next);
@@ -70,7 +131,7 @@ pub fn open(path: &Path) -> Result<(OwnedFd, Stat), Refused> {
         longer.append(&mut names);
         names = longer;
     }
-    Ok((at, stat))
+    Ok(Walked::There(at, stat))
 }
 
 /// The path without links to what `path` leads to, for the kernel to resolve once more: to mount there, or to end a

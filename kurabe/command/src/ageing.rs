@@ -1,14 +1,25 @@
 //! `kurabe age`: ages the file system of the current directory, or says what that comes to.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use lab::quantity::parse_size;
 use loads::age;
+use trial::ledger::Ledger;
+use trial::scratch::Scratch;
 use trial::stop::Stop;
+use trust::Directory;
 
 use crate::exit::{self, Failure};
 use crate::request::flags::AgeArgs;
 use crate::terminal::{note, print};
+
+/// A directory of kurabe's own for a history that is copied.
+fn scratch() -> Result<Scratch, Failure> {
+    let own = Arc::new(Directory::own().map_err(Failure::refused)?);
+    let ledger = Arc::new(Ledger::start(&own).map_err(Failure::refused)?);
+    Scratch::make(&own, &ledger).map_err(Failure::broken)
+}
 
 /// `kurabe age`.
 pub fn age(args: &AgeArgs) -> Result<u8, Failure> {
@@ -39,9 +50,16 @@ pub fn age(args: &AgeArgs) -> Result<u8, Failure> {
         });
         return Ok(exit::OK);
     }
-    let elsewhere = args.elsewhere.clone().unwrap_or_else(std::env::temp_dir);
+    // Nobody else may put a link in the way of a file.
+    Directory::open(here).map_err(Failure::refused)?;
     let stop = Stop::on_signals().map_err(Failure::broken)?;
+    let scratch = (age.copied && args.elsewhere.is_none()).then(scratch).transpose()?;
+    let elsewhere = scratch.as_ref().map(Scratch::path).or_else(|| args.elsewhere.clone());
+    let elsewhere = elsewhere.unwrap_or_default();
     let lived = age.live(here, &elsewhere, size_bytes, args.seed, stop.flag());
+    if let Some(scratch) = scratch {
+        scratch.give_back().left.iter().for_each(|line| note(&format!("still there: {line}")));
+    }
     let lived = lived.map_err(|problem| Failure { code: exit::TRIAL_FAILED, message: problem })?;
     print(&lived.to_string());
     if age.copied {

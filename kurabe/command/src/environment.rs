@@ -34,7 +34,7 @@ pub mod side_by_side;
 mod ssh;
 mod this_machine;
 
-pub use aged::remove_all as remove_aged;
+pub use aged::{remove_all as remove_aged, remove_unfinished as remove_unfinished_aged};
 pub use left_out::leave_out_missing;
 #[cfg(test)]
 pub use preflight::ground_of;
@@ -43,6 +43,12 @@ pub use this_machine::begin_trials;
 
 /// A place where studies are carried out. Runs trials once it is prepared.
 pub trait Environment: Executor {
+    /// Refuses commands of a study that was asked for earlier, if somebody else can have exchanged there what they
+    /// name. Comes before [`Environment::examine`].
+    fn believe_commands(&mut self, study: &Study) -> Result<(), Failure> {
+        believe_commands(study)
+    }
+
     /// Refuses what cannot be carried out there, and touches nothing. Guests that are missing are built.
     /// `destroy` is the real device that may be destroyed.
     fn examine(&mut self, study: &Study, destroy: Option<&str>) -> Result<Examined, Failure>;
@@ -74,6 +80,19 @@ pub fn of(study: &Study) -> Result<Box<dyn Environment>, Failure> {
     } else {
         Box::<this_machine::ThisMachine>::default()
     })
+}
+
+/// Refuses commands of a study that was asked for earlier, or on another machine, and that somebody else can have
+/// exchanged since: they run with the rights of this process.
+fn believe_commands(study: &Study) -> Result<(), Failure> {
+    for (what, line) in study.commands() {
+        trust::words::believe(&line.words(), None).map_err(|why| {
+            Failure::refused(format!(
+                "{what} is not run again: {why}; give the file to root, or add --trust USER"
+            ))
+        })?;
+    }
+    Ok(())
 }
 
 /// A study that can be carried out where it was examined.

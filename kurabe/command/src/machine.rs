@@ -12,7 +12,7 @@ use trust::Directory;
 use crate::environment::images::{image, needs};
 use std::path::Path;
 
-use crate::environment::{leave_out_missing, remove_aged};
+use crate::environment::{leave_out_missing, remove_aged, remove_unfinished_aged};
 use crate::exit::{self, Failure};
 use crate::request::flags::GuestAction;
 use crate::request::studies;
@@ -198,7 +198,11 @@ pub fn clean(guests: bool, aged: bool) -> Result<u8, Failure> {
     if unfinished > 0 {
         print(&format!("guests: {unfinished} unfinished builds removed\n"));
     }
-    if report.is_empty() && forgotten.is_empty() && unfinished == 0 {
+    let unfinished_aged = remove_unfinished_aged(&own)?;
+    if unfinished_aged > 0 {
+        print(&format!("aged file systems: {unfinished_aged} unfinished removed\n"));
+    }
+    if report.is_empty() && forgotten.is_empty() && unfinished + unfinished_aged == 0 {
         print("nothing was left behind\n");
     }
     if report.living > 0 {

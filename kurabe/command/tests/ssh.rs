@@ -197,6 +197,14 @@ fn a_study_is_carried_out_on_another_machine_and_leaves_there_one_copy_of_kurabe
     let on = there.near(near.kurabe(&["resume", "result", "--more", "1"]));
     near.finish(on).expect(0);
     assert_eq!(near.records().len(), 6);
+
+    // What is another user's there by now is not run again.
+    let setup = near.home().join("setup.sh");
+    fs::write(&setup, "true\n").unwrap();
+    runs(&["--setup", &format!("sh {}", setup.display())]);
+    std::os::unix::fs::chown(&setup, Some(65_534), None).unwrap();
+    let on = there.near(near.kurabe(&["resume", "result", "--more", "1"]));
+    near.finish(on).expect(2).says(&["box: ", "its setup is not run again", "setup.sh"]);
     there.expect_nothing_left();
 }
 

@@ -247,7 +247,9 @@ impl Image {
             line.push_str(&format!(" tsc=reliable tsc_early_khz={khz}"));
         }
         line.push_str(&format!(" {parameter} -- inside {}", words.join(" ")));
+        // The emulator takes its firmware from the current directory where that has some, whoever put it there.
         command
+            .current_dir("/")
             .args("-nodefaults -no-user-config -display none -no-reboot -nic none".split(' '))
             .args(["-sandbox", SANDBOX])
             .args(["-M", MACHINE, "-accel", accelerator, "-cpu", processor])

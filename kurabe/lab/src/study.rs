@@ -240,6 +240,19 @@ impl Study {
         forms
     }
 
+    /// The command lines that it names, in the order in which they run, each with what it is.
+    pub fn commands(&self) -> Vec<(String, CommandLine)> {
+        let ageing = [("--age", &self.age), ("--then", &self.then)];
+        let ageing = ageing
+            .into_iter()
+            .filter_map(|(flag, line)| Some((format!("the command of {flag}"), line.clone()?)));
+        let of_workloads = self.workloads.iter().flat_map(|workload| {
+            let commands = workload.commands().into_iter();
+            commands.map(|(what, line)| (format!("workload '{}': its {what}", workload.name), line))
+        });
+        ageing.chain(of_workloads).collect()
+    }
+
     /// The other machine on which it is carried out, all of it.
     pub fn host(&self) -> Option<&str> {
         self.contenders.first()?.environment.host()

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use lab::record::ControlGroupFacts;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use trust::mounts::{self, Mount};
 use trust::tree::{self, Step};
 
@@ -164,19 +165,21 @@ fn end_group(path: &Path) -> io::Result<Vec<String>> {
     if !path.exists() {
         return Ok(Vec::new());
     }
-    let ended = members(path);
+    // Their names are gone with them.
+    let ended: Vec<String> = members(path).iter().map(named).collect();
     if !ended.is_empty() {
         fs::write(path.join("cgroup.kill"), "1")?;
     }
     let until = Instant::now() + END_WAIT_MAX;
     loop {
         match remove_groups(path) {
-            Ok(()) => return Ok(ended.into_iter().collect()),
+            Ok(()) => return Ok(ended),
             Err(error) if error.kind() == io::ErrorKind::ResourceBusy && Instant::now() < until => {
                 std::thread::sleep(Duration::from_millis(2));
+                kill_members(path);
             }
             Err(error) => {
-                let left: Vec<String> = members(path).into_iter().collect();
+                let left: Vec<String> = members(path).iter().map(named).collect();
                 let text = format!("{error}; still in it: {}", left.join(", "));
                 return Err(io::Error::new(error.kind(), text));
             }
@@ -184,12 +187,27 @@ fn end_group(path: &Path) -> io::Result<Vec<String>> {
     }
 }
 
-/// The processes in the group and below: `NAME (process NUMBER)`.
-fn members(path: &Path) -> BTreeSet<String> {
-    let name_of = |number: &str| {
-        let name = fs::read_to_string(format!("/proc/{number}/comm")).unwrap_or_default();
-        format!("{} (process {number})", name.trim_end())
-    };
+/// Kills the processes of the group one by one. What is written to `cgroup.kill` goes to the first thread of each,
+/// and is lost where that one has ended before the others.
+fn kill_members(path: &Path) {
+    for number in members(path) {
+        let Some(pid) = Pid::from_raw(number) else { continue };
+        let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else { continue };
+        // The number may have gone to another before it was opened.
+        if members(path).contains(&number) {
+            let _ = pidfd_send_signal(process, Signal::KILL);
+        }
+    }
+}
+
+/// A process as messages name it.
+fn named(number: &i32) -> String {
+    let name = fs::read_to_string(format!("/proc/{number}/comm")).unwrap_or_default();
+    format!("{} (process {number})", name.trim_end())
+}
+
+/// The numbers of the processes in the group and below.
+fn members(path: &Path) -> BTreeSet<i32> {
     let mut members = BTreeSet::new();
     // A group that ends meanwhile has no members.
     let _ = walk_groups(path, |step| {
@@ -198,7 +216,7 @@ fn members(path: &Path) -> BTreeSet<String> {
             && let Ok(list) = rustix::fs::openat(group, "cgroup.procs", flags, Mode::empty())
             && let Ok(text) = io::read_to_string(File::from(list))
         {
-            members.extend(text.lines().map(name_of));
+            members.extend(text.lines().filter_map(|line| line.parse::<i32>().ok()));
         }
         Ok(())
     });
@@ -370,9 +388,12 @@ mod tests {
         let child = command.spawn().unwrap();
         drop(command);
         let (process, _) = departure.of(child).unwrap();
-        let sleeps = || members(&path).iter().filter(|name| name.starts_with("sleep")).count();
+        let sleeps = |path| {
+            let names = members(path).into_iter().map(|number| named(&number));
+            names.filter(|name| name.starts_with("sleep")).count()
+        };
         let until = Instant::now() + Duration::from_secs(60);
-        while sleeps() < 2 || !members(&below).iter().any(|name| name.starts_with("sleep")) {
+        while sleeps(&path) < 2 || sleeps(&below) == 0 {
             assert!(Instant::now() < until, "{:?}", members(&path));
             std::thread::sleep(Duration::from_millis(2));
         }
@@ -381,5 +402,44 @@ mod tests {
         assert!(!path.exists() && group.ledger.held().is_empty());
         assert_eq!(wait_with_usage(process).unwrap().signal, Some(9));
         assert_eq!(group.end().unwrap(), [""; 0]);
+    }
+
+    /// `cgroup.kill` does not end it.
+    #[test]
+    fn a_process_whose_first_thread_has_ended_ends_with_the_group() {
+        let home = tempfile::tempdir().unwrap();
+        let own = trust::Directory::open(home.path()).unwrap();
+        let Some(group) = ControlGroup::begin(|| Ledger::start(&own)) else {
+            eprintln!("SKIPPED: no control group of version 2 can be made here");
+            return;
+        };
+        let script = "import ctypes, threading, time
+threading.Thread(target=time.sleep, args=(600,)).start()
+ctypes.CDLL(None).syscall(ctypes.c_long(EXIT), 0)"
+            .replace("EXIT", &libc::SYS_exit.to_string());
+        let mut command = std::process::Command::new("python3");
+        command.args(["-c", &script]);
+        let departure =
+            confine(&mut command, Some(group.directory().unwrap()), None, None).unwrap();
+        let Ok(child) = command.spawn() else {
+            eprintln!("SKIPPED: python3 is not installed");
+            return;
+        };
+        drop(command);
+        let (process, _) = departure.of(child).unwrap();
+        let until = Instant::now() + Duration::from_secs(60);
+        let states = || {
+            let read =
+                |number| fs::read_to_string(format!("/proc/{number}/stat")).unwrap_or_default();
+            members(&group.path).into_iter().map(read).collect::<String>()
+        };
+        while !states().contains(") Z ") {
+            assert!(Instant::now() < until, "{}", states());
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let goes_on = |number: &i32| crate::leftovers::Process::of(*number).is_some();
+        assert!(members(&group.path).iter().all(goes_on));
+        group.end().unwrap();
+        assert_eq!(wait_with_usage(process).unwrap().signal, Some(9));
     }
 }

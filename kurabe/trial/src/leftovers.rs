@@ -57,9 +57,8 @@ pub fn end_those_of(directory: &Path) -> Vec<String> {
     };
     let own = std::process::id() as i32;
     let marked = |process: &Process| {
-        let environment = fs::read(format!("/proc/{}/environ", process.number));
         process.number != own
-            && environment.is_ok_and(|bytes| bytes.split(|byte| *byte == 0).any(is_mark))
+            && environments(process.number).any(|bytes| bytes.split(|byte| *byte == 0).any(is_mark))
     };
     let until = Instant::now() + END_WAIT_MAX;
     let mut ended = BTreeSet::new();
@@ -78,6 +77,12 @@ pub fn end_those_of(directory: &Path) -> Vec<String> {
         }
         std::thread::sleep(Duration::from_millis(2));
     }
+}
+
+/// The environment of a process, as each of its threads shows it: the first one may have ended, and shows none then.
+fn environments(process: i32) -> impl Iterator<Item = Vec<u8>> {
+    let threads = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+    threads.filter_map(|thread| fs::read(thread.path().join("environ")).ok())
 }
 
 /// Whether a process of this group still runs. `kill(2)` cannot tell: for it, one that has ended
@@ -117,7 +122,9 @@ fn parse_stat(number: i32, stat: &str) -> Option<Process> {
     // The third field of proc(5) is the first here.
     let fields: Vec<&str> = rest.split_whitespace().collect();
     let field = |place: usize| fields.get(place - 3)?.parse::<u64>().ok();
-    (!matches!(fields[0], "Z" | "X")).then_some(())?;
+    // The state is that of its first thread, which may have ended before the others.
+    let has_ended = matches!(fields[0], "Z" | "X") && field(20)? <= 1;
+    (!has_ended).then_some(())?;
     Some(Process {
         number,
         name: name.into(),
@@ -138,6 +145,8 @@ mod tests {
         assert_eq!((process.name.as_str(), process.group), ("a) b", 42));
         assert_eq!((process.cpu_ticks, process.start_ticks), (23, 777));
         assert!(parse_stat(7, &format!("7 (a) Z {rest}")).is_none());
+        let others = rest.replace("20 0 1 0 777", "20 0 2 0 777");
+        assert!(parse_stat(7, &format!("7 (a) Z {others}")).is_some(), "another thread goes on");
         assert!(parse_stat(7, "7 (a").is_none());
         assert!(parse_stat(7, "").is_none());
     }

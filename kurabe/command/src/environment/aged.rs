@@ -132,6 +132,9 @@ fn age_of(study: &Study, profile: &str) -> Result<Option<age::Age>, String> {
             "a profile with 'then' needs the command that follows; give --then COMMAND".into()
         );
     }
+    if is_then && study.user.is_some() {
+        return Err("the command of --then runs as root; leave --then or --user out".into());
+    }
     match (profile.as_str(), &study.age) {
         (OWN, Some(_)) => Ok(None),
         (OWN, None) => Err("'aged own' needs a command that ages it; give --age COMMAND".into()),
@@ -233,6 +236,28 @@ pub fn remove_all(own: &Directory) -> Result<usize, Failure> {
     Ok(names.iter().filter(|name| name.to_string_lossy().ends_with(IMAGE)).count())
 }
 
+/// Removes images whose making was killed, and says how many they were.
+pub fn remove_unfinished(own: &Directory) -> Result<usize, Failure> {
+    if !own.has(DIRECTORY) {
+        return Ok(0);
+    }
+    let images = own.open_directory(DIRECTORY).map_err(Failure::broken)?;
+    let mut removed = 0;
+    for file in images.names().map_err(Failure::broken)? {
+        let name = file.to_str().and_then(|file| file.strip_prefix('.')?.strip_suffix(PART));
+        // Whoever makes it has the lock.
+        if let Some(name) = name
+            && let Ok(_lock) = images.lock(format!("{name}{LOCKED}"))
+            && images.has(&file)
+        {
+            images.remove_file(&file).map_err(Failure::broken)?;
+            removed += 1;
+        }
+    }
+    Ok(removed)
+}
+
+const PART: &str = ".part";
 const IMAGE: &str = ".img";
 const FACTS: &str = ".json";
 const LOCKED: &str = ".lock";
@@ -248,10 +273,11 @@ fn origin_of(study: &Study, contender: &Contender, size_bytes: u64) -> Value {
     if let Ok(Some(age)) = age_of(study, profile) {
         versions.extend(age.tools().iter().filter_map(|tool| tool.version().ok()));
     }
-    json!({
+    let is_own = then_of(profile).0 == OWN;
+    let mut origin = json!({
         "format": FORMAT,
         "profile": profile,
-        "command": study.age.as_ref().filter(|_| then_of(profile).0 == OWN),
+        "command": study.age.as_ref().filter(|_| is_own),
         "then": study.then.as_ref().filter(|_| then_of(profile).1),
         "seed": age::SEED,
         "file_system": base.name,
@@ -261,7 +287,11 @@ fn origin_of(study: &Study, contender: &Contender, size_bytes: u64) -> Value {
         "size": size_text(size_bytes),
         "kernel": rustix::system::uname().release().to_string_lossy(),
         "tools": versions,
-    })
+    });
+    if let Some(user) = study.user.as_ref().filter(|_| is_own) {
+        origin["user"] = user.as_str().into();
+    }
+    origin
 }
 
 /// The name of an image, without what says of which kind a file is.
@@ -463,6 +493,7 @@ impl Maker<'_> {
         aged: Option<Aged>,
     ) -> Result<Record, Failure> {
         let is_trim = aged.is_some();
+        let is_own = then_of(self.contender.aged.as_deref().unwrap_or_default()).0 == OWN;
         let file = image.try_clone().map_err(Failure::broken)?;
         let kept = device::kept(file, self.size_bytes).map_err(Failure::broken)?;
         let spec = TrialSpec {
@@ -489,7 +520,8 @@ impl Maker<'_> {
             idle_wait_ns_max: 0,
             // What the file system uses, and nothing else, is to be in the image.
             discard: is_trim,
-            user: None,
+            // A command of the study's runs as the user; the profiles are kurabe's own.
+            user: self.study.user.clone().filter(|_| is_own && !is_trim),
             scratch: std::path::PathBuf::new(),
             output: Output::Null,
         };
@@ -522,7 +554,7 @@ impl Maker<'_> {
 
 /// The name of an image that is being made.
 fn unfinished(name: &str) -> String {
-    format!(".{name}.part")
+    format!(".{name}{PART}")
 }
 
 fn workload(name: &str, command: CommandLine) -> Workload {

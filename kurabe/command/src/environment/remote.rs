@@ -18,7 +18,7 @@ use trial::stop::Stop;
 use super::left_out::leave_out_missing;
 use super::processes::LOOK_INTERVAL;
 use super::this_machine::ThisMachine;
-use super::{Environment, Examined, Preparation, Ready};
+use super::{Environment, Examined, Preparation, Ready, believe_commands};
 use crate::exit::{self, Failure};
 use crate::runner::{Executor, Schedule, Terms};
 
@@ -31,6 +31,12 @@ const SILENCE_MAX: Duration = Duration::from_secs(120);
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "kebab-case")]
 pub enum Ask {
+    /// Refuse commands of a study that was asked for earlier, if somebody else can have exchanged here what they
+    /// name. Comes before the first request, where it is asked at all.
+    Believe {
+        /// The study.
+        study: Box<Study>,
+    },
     /// Say whether this can be carried out, and touch nothing. The first request.
     Examine {
         /// The study.
@@ -121,7 +127,12 @@ pub fn main() -> Result<u8, Failure> {
 
 /// What could not be given back.
 fn serve(asks: &Receiver<Ask>, stop: &Stop) -> Result<Vec<String>, Failure> {
-    let Ok(Ask::Examine { mut study, destroy }) = asks.recv() else { return Ok(Vec::new()) };
+    let mut ask = asks.recv();
+    if let Ok(Ask::Believe { study }) = ask {
+        believe_commands(&study)?;
+        ask = asks.recv();
+    }
+    let Ok(Ask::Examine { mut study, destroy }) = ask else { return Ok(Vec::new()) };
     leave_out_missing(&mut study)?;
     let mut here = ThisMachine::default();
     let examined = here.examine(&study, destroy.as_deref())?;

@@ -422,6 +422,12 @@ impl Host {
 }
 
 impl Environment for Host {
+    fn believe_commands(&mut self, study: &Study) -> Result<(), Failure> {
+        // The commands run there. Its refusal comes with the next answer.
+        self.say(&Ask::Believe { study: Box::new(study.clone()) });
+        Ok(())
+    }
+
     fn examine(&mut self, study: &Study, destroy: Option<&str>) -> Result<Examined, Failure> {
         let (study, destroy) = (Box::new(study.clone()), destroy.map(String::from));
         self.say(&Ask::Examine { study: study.clone(), destroy });

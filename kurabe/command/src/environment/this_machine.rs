@@ -19,7 +19,7 @@ use trial::stop::Stop;
 use trial::upper;
 use trust::Directory;
 
-use super::aged::Images;
+use super::aged::{self, Images};
 use super::dry_run::{Tried, try_out};
 use super::left_out;
 use super::preflight::{Pinned, device_request, needs_device, preflight};
@@ -234,6 +234,13 @@ pub fn begin_trials(stop: &Stop, say: &dyn Fn(&str)) -> Result<Processes, Failur
             }
         }
         Err(error) => say(&format!("looking for what earlier runs left: {error}")),
+    }
+    match aged::remove_unfinished(&own) {
+        Ok(0) => {}
+        Ok(count) => {
+            say(&format!("left by an earlier run: {count} unfinished aged file systems, removed"))
+        }
+        Err(error) => say(&format!("looking for what earlier runs left: {}", error.message)),
     }
     let ledger = Ledger::start(&own).map_err(|error| {
         let place = own.path().display();

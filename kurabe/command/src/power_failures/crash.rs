@@ -325,49 +325,8 @@ fn replay(place: &str) -> Result<u8, Failure> {
 pub fn believe_check(directory: &Path, check: &CommandLine) -> Result<(), String> {
     let no_more = |refused: trust::Refused| format!("the check is not run again: {refused}");
     Directory::open(directory).map_err(no_more)?;
-    believe_words(check, Some(directory))
+    trust::words::believe(&check.words(), Some(directory))
         .map_err(|why| format!("the check is not run again: {why}"))
-}
-
-/// Refuses a command that was asked for earlier, or elsewhere, where one of its words names a file or a directory
-/// that somebody else can have put there since. A word that is no path from the root is one from `base`, where there is
-/// one, and from each directory that the command names. What a shell makes of variables and patterns is not known.
-pub fn believe_words(line: &CommandLine, base: Option<&Path>) -> Result<(), String> {
-    // Whatever a shell makes of the line, a path is between these; quotes and escapes may be in one.
-    let ends = |c: char| c.is_whitespace() || "\"'`;|&()<>=,:$".contains(c);
-    let words: Vec<String> = match line {
-        CommandLine::Words(words) => words
-            .iter()
-            .flat_map(|word| std::iter::once(word.as_str()).chain(word.split(['=', ','])))
-            .map(String::from)
-            .collect(),
-        CommandLine::Shell { line, .. } => {
-            let whole = shlex::split(line).unwrap_or_default();
-            whole.into_iter().chain(line.split(ends).map(String::from)).collect()
-        }
-    };
-    let absolute = words.iter().filter(|word| word.starts_with('/')).map(PathBuf::from);
-    let named: Vec<PathBuf> = absolute.filter(|path| path.is_dir()).collect();
-    let places: Vec<&Path> = base.into_iter().chain(named.iter().map(PathBuf::as_path)).collect();
-    for word in words.iter().filter(|word| !word.is_empty()) {
-        let paths: Vec<PathBuf> = if word.starts_with('/') {
-            vec![word.into()]
-        } else {
-            places.iter().map(|place| place.join(word)).collect()
-        };
-        for path in paths {
-            let Ok(facts) = std::fs::metadata(&path) else { continue };
-            let believed = if facts.is_file() {
-                trust::file::open(&path).map(drop)
-            } else if facts.is_dir() {
-                Directory::open_shared(&path).map(drop)
-            } else {
-                Ok(())
-            };
-            believed.map_err(|refused| refused.to_string())?;
-        }
-    }
-    Ok(())
 }
 
 /// Judges contenders, each in a trial.

@@ -68,7 +68,7 @@ pub fn report_text(label: &str, report: &CrashReport, cases: &mut usize, result:
     let mut text = format!("{label}: {word}: {why}{after_fsck}\n");
     if report.refused.is_none() {
         let CrashReport { acknowledgements, flushes, control, .. } = report;
-        let tried = (report.states.tried + control.tried) as f64;
+        let tried = report.states.tried.saturating_add(control.tried) as f64;
         let rate = tried / (report.trying_ns as f64 / 1e9).max(1e-9);
         text += &format!(
             "  {acknowledgements} acknowledgements, {flushes} flushes, {rate:.0} states/s; control (a disk that ignores flushes): {} of {} violated\n",

@@ -21,7 +21,7 @@ use trial::filesystem::{self, Access};
 use trust::{CONTENTS_DIRECTORY_MODE, Directory};
 use vocabulary::check::DURABILITY;
 
-use super::crash::{believe_check, believe_words, control_states, keep, path_of};
+use super::crash::{believe_check, control_states, keep, path_of};
 use crate::exit::Failure;
 use crate::presentation::progress::Progress;
 use crate::runner::Executor;
@@ -214,22 +214,6 @@ fn unjudged(workload: &Workload, on_raw: bool) -> Option<String> {
         )),
         Err(problem) => Some(problem.to_string()),
     }
-}
-
-/// Refuses commands of a study that was asked for earlier, or on another machine, and that somebody else can have
-/// exchanged since: they run with the rights of this process.
-pub fn believe_commands(study: &Study) -> Result<(), Failure> {
-    for workload in &study.workloads {
-        for (what, line) in workload.commands() {
-            believe_words(&line, None).map_err(|why| {
-                Failure::refused(format!(
-                    "workload '{}': its {what} is not run again: {why}; give the file to root, or add --trust USER",
-                    workload.name
-                ))
-            })?;
-        }
-    }
-    Ok(())
 }
 
 /// Refuses checks of a study that goes on which somebody else can have exchanged since it began.

@@ -207,7 +207,7 @@ pub struct AgeArgs {
     /// Seed of the operations.
     #[arg(long, value_name = "N", default_value_t = loads::age::SEED)]
     pub seed: u64,
-    /// Where the history of a profile with 'copied' takes place. [default: the directory for temporary files]
+    /// Where the history of a profile with 'copied' takes place. [default: kurabe's own directory]
     #[arg(long, value_name = "DIR")]
     pub elsewhere: Option<PathBuf>,
     /// Print what it comes to, and touch nothing.

@@ -167,12 +167,10 @@ pub fn resume(args: &ResumeArgs) -> Result<u8, Failure> {
         })?;
     }
     durability::believe_checks(&stored.plan.study)?;
-    if stored.plan.study.host().is_none() {
-        durability::believe_commands(&stored.plan.study)?;
-    }
     // What was planned is carried out, or refused.
     let study = Study { leave_out_missing: false, ..stored.plan.study.clone() };
     let mut environment = environment::of(&study)?;
+    environment.believe_commands(&study)?;
     let examined = environment.examine(&study, args.destroy.as_deref())?;
     let spent_before = Duration::from_nanos(stored.spent_ns());
     let mut plan = stored.plan;
@@ -216,24 +214,26 @@ fn foreign(directory: &Path, error: ResultError) -> Failure {
     let text = is_foreign.then(|| trust::file::read_text_of_anybody(&path).ok()).flatten();
     if let Some(plan) = text.and_then(|text| read_plan(&path, &text).ok()) {
         lines.push(format!("with your rights it would run, on {}:", line(&plan.study.device)));
-        lines.extend(plan.study.workloads.iter().flat_map(commands));
+        lines.extend(commands(&plan.study));
     }
     Failure::refused(lines.join("\n"))
 }
 
-/// The commands of a workload, one a line.
-fn commands(workload: &Workload) -> Vec<String> {
-    let shown = |(name, line): (&str, CommandLine)| {
+/// The commands of a study, one a line, and its workloads that are none.
+fn commands(study: &Study) -> Vec<String> {
+    let shown = |(what, line): (String, CommandLine)| {
         let words = line.words();
         let joined = shlex::try_join(words.iter().map(String::as_str));
         let shown = joined.unwrap_or_else(|_| words.join(" "));
-        format!("  {name}: {}", trust::text::line(&shown))
+        format!("  {}: {}", trust::text::line(&what), trust::text::line(&shown))
     };
-    let mut lines: Vec<String> = workload.commands().into_iter().map(shown).collect();
-    if workload.load.command().is_none() {
-        lines.push(format!("  workload: {}", workload.load.kind));
-    }
-    lines
+    let without = study.workloads.iter().filter(|workload| workload.load.command().is_none());
+    let without = without.map(|workload| {
+        let (name, kind) =
+            (trust::text::line(&workload.name), trust::text::line(&workload.load.kind));
+        format!("  workload '{name}': {kind}")
+    });
+    study.commands().into_iter().map(shown).chain(without).collect()
 }
 
 /// Leaves out what is missing here, reads the files that the study names, and refuses what cannot be

@@ -34,6 +34,22 @@ fn defaults_are_filled_in() {
     assert!(matches!(command, Some(CommandLine::Shell { shell, .. }) if shell == ["sh"]));
 }
 
+/// Whoever runs a study again looks at these.
+#[test]
+fn all_commands_of_a_study_are_listed() {
+    let mut written = text(&["ext4"], "tar xf x.tar");
+    let line = |text: &str| Some(CommandText::Line(text.into()));
+    let workload = &mut written.workloads[0];
+    (workload.setup, workload.prepare) = (line("a"), line("b"));
+    (workload.cleanup, workload.check) = (line("c"), line("d"));
+    (written.age, written.then) = (Some("e".into()), Some("f".into()));
+    let commands = written.resolve(KNOWN).unwrap().commands();
+    let lines: Vec<String> = commands.iter().map(|(_, line)| line.words()[2].clone()).collect();
+    assert_eq!(lines, ["e", "f", "a", "b", "tar xf x.tar", "c", "d"]);
+    assert_eq!(commands[0].0, "the command of --age");
+    assert_eq!(commands[2].0, "workload 'tar xf x.tar': its setup");
+}
+
 #[test]
 fn errors_name_field_and_value() {
     let base = || text(&["ext4", "xfs"], "true");

@@ -5,10 +5,11 @@
 //! then, as under memory pressure. Without that a file system would place months of work at once.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fmt;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -79,7 +80,8 @@ impl<'a> Place<'a> {
         seed: u64,
         stop: &'a AtomicBool,
     ) -> Result<Place<'a>, String> {
-        DirBuilder::new().create(root).map_err(|error| match error.kind() {
+        // Whatever the umask says, nobody else writes there.
+        DirBuilder::new().mode(0o755).create(root).map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => {
                 format!(
                     "{} is there already; age a file system that has no such directory",
@@ -245,13 +247,18 @@ impl<'a> Place<'a> {
         let mut command: Command = tool.command()?;
         let directory = self.path(directory);
         fs::create_dir_all(&directory).map_err(self.failed("making", &directory))?;
-        // Nothing of the machine's own configuration changes what happens.
+        // Nothing of the machine's own configuration changes what happens. The path is the tool's, without
+        // the directories that are passed over.
+        let is_path = |(name, value): (&OsStr, Option<&OsStr>)| {
+            (name == "PATH").then(|| value.map(OsStr::to_os_string)).flatten()
+        };
+        let path = command.get_envs().find_map(is_path).or_else(|| std::env::var_os("PATH"));
         command
             .current_dir(&directory)
             .args(arguments)
             .env_clear()
             .envs([("HOME", "/nonexistent"), ("GIT_CONFIG_NOSYSTEM", "1")])
-            .env("PATH", std::env::var_os("PATH").unwrap_or_default());
+            .env("PATH", path.unwrap_or_default());
         Ok(run_with_input(&mut command, stdin, self.stop)?)
     }
 

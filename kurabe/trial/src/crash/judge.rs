@@ -133,7 +133,9 @@ impl Tally {
 
     /// States in which what was promised does not hold.
     pub fn violated(&self) -> usize {
-        self.lost + self.corrupt + self.unusable + self.unmountable
+        // A result that somebody changed may say anything.
+        let kinds = [self.lost, self.corrupt, self.unusable, self.unmountable];
+        kinds.into_iter().fold(0, usize::saturating_add)
     }
 }
 
@@ -173,22 +175,22 @@ pub struct Spent {
 
 impl std::ops::AddAssign for Tally {
     fn add_assign(&mut self, other: Tally) {
-        self.tried += other.tried;
-        self.lost += other.lost;
-        self.corrupt += other.corrupt;
-        self.unusable += other.unusable;
-        self.needed_fsck += other.needed_fsck;
-        self.unmountable += other.unmountable;
+        self.tried = self.tried.saturating_add(other.tried);
+        self.lost = self.lost.saturating_add(other.lost);
+        self.corrupt = self.corrupt.saturating_add(other.corrupt);
+        self.unusable = self.unusable.saturating_add(other.unusable);
+        self.needed_fsck = self.needed_fsck.saturating_add(other.needed_fsck);
+        self.unmountable = self.unmountable.saturating_add(other.unmountable);
     }
 }
 
 impl std::ops::AddAssign for Spent {
     fn add_assign(&mut self, other: Spent) {
-        self.cut_ns += other.cut_ns;
-        self.mount_ns += other.mount_ns;
-        self.check_ns += other.check_ns;
-        self.waiting_ns += other.waiting_ns;
-        self.unmount_ns += other.unmount_ns;
+        self.cut_ns = self.cut_ns.saturating_add(other.cut_ns);
+        self.mount_ns = self.mount_ns.saturating_add(other.mount_ns);
+        self.check_ns = self.check_ns.saturating_add(other.check_ns);
+        self.waiting_ns = self.waiting_ns.saturating_add(other.waiting_ns);
+        self.unmount_ns = self.unmount_ns.saturating_add(other.unmount_ns);
     }
 }
 

@@ -1,0 +1,151 @@
+//! Commands that are run again: whose files they name.
+//!
+//! A command that was typed once and kept is run again by root later, or elsewhere. What it names may be somebody
+//! else's by then. Every piece of its words that can be a path is looked at; what a shell makes of variables,
+//! patterns and `~`, and what a program looks up by itself, is not known.
+
+use std::path::{Path, PathBuf};
+
+use crate::way;
+
+/// Refuses a command of which a word names something that others than those who are believed can have put there,
+/// or could put there. A piece that is no path from the root is one from `base`, where there is one, and from each
+/// directory that the command names.
+///
+/// # Errors
+///
+/// What is refused, and what to do about it, in words.
+pub fn believe(words: &[String], base: Option<&Path>) -> Result<(), String> {
+    let pieces = pieces(words);
+    let absolute: Vec<PathBuf> = pieces.iter().filter_map(|piece| absolute(piece)).collect();
+    let named: Vec<&Path> =
+        absolute.iter().map(PathBuf::as_path).filter(|path| path.is_dir()).collect();
+    let relative = pieces
+        .iter()
+        .filter(|piece| !piece.is_empty() && !piece.starts_with('/'))
+        .flat_map(|piece| {
+            let places = base.into_iter().chain(named.iter().copied());
+            places
+                .map(move |place| place.join(piece))
+                .filter(|path| path.symlink_metadata().is_ok())
+        });
+    let relative: Vec<PathBuf> = relative.collect();
+    let refused = absolute.iter().chain(&relative).find_map(|path| way::believe_name(path).err());
+    refused.map_or(Ok(()), |refused| Err(refused.to_string()))
+}
+
+/// All that may be one name: the words, the words that a shell would find in them, and what is between the signs
+/// that end a name there.
+fn pieces(words: &[String]) -> Vec<String> {
+    let ends = |c: char| c.is_whitespace() || "\"'`;|&()<>{}=,:$@".contains(c);
+    let mut pieces = Vec::new();
+    for word in words {
+        let in_shell = shlex::split(word).unwrap_or_default();
+        for text in in_shell.iter().chain([word]) {
+            pieces.push(text.clone());
+            pieces.extend(text.split(ends).map(String::from));
+        }
+    }
+    pieces
+}
+
+/// The path from the root that a piece is, has behind an option (`-C/tmp`), or leads to through `..`: the
+/// directory in which a command runs is anywhere.
+fn absolute(piece: &str) -> Option<PathBuf> {
+    let at = piece.find('/')?;
+    match piece.rsplit_once("../") {
+        _ if at == 0 || piece.starts_with(['-', '+']) => Some(PathBuf::from(&piece[at..])),
+        Some((_, last)) => Some(Path::new("/").join(last)),
+        None => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, chown};
+
+    use rustix::fs::{CWD, FileType, Mode};
+
+    use super::*;
+
+    const STRANGER: u32 = 54_321;
+
+    /// A directory of root's with a script, and one in which everybody makes files, as `/tmp`, with a stranger's
+    /// script, Makefile and FIFO, and a script of root's.
+    fn places() -> Option<(tempfile::TempDir, String, String)> {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("skipped: files of another user are made by root alone");
+            return None;
+        }
+        let home = tempfile::tempdir().unwrap();
+        let (own, all) = (home.path().join("own"), home.path().join("all"));
+        for directory in [&own, &all, &all.join("his")] {
+            fs::create_dir(directory).unwrap();
+        }
+        for name in ["own/mine.sh", "all/mine.sh", "all/his.sh", "all/his/Makefile"] {
+            fs::write(home.path().join(name), "true").unwrap();
+        }
+        rustix::fs::mknodat(CWD, all.join("fifo"), FileType::Fifo, Mode::from_raw_mode(0o644), 0)
+            .unwrap();
+        std::os::unix::fs::symlink(all.join("missing"), own.join("dangling")).unwrap();
+        for name in ["his.sh", "his", "his/Makefile", "fifo"] {
+            chown(all.join(name), Some(STRANGER), None).unwrap();
+        }
+        fs::set_permissions(&all, fs::Permissions::from_mode(0o1777)).unwrap();
+        let text = |path: PathBuf| path.to_str().unwrap().to_string();
+        Some((home, text(own), text(all)))
+    }
+
+    #[test]
+    fn what_a_stranger_can_have_put_there_is_not_run_again_however_it_is_named() {
+        let Some((_home, own, all)) = places() else { return };
+        let refused = [
+            "sh ALL/his.sh",
+            "sh ALL/fifo",
+            "sh ALL/missing.sh",
+            "sh OWN/dangling",
+            "sh ALL/his/none/x.sh",
+            "make -CALL/his",
+            "make -C ALL",
+            "make --directory=ALL/his",
+            "cd ALL/his && make",
+            "cd ALL && ./his.sh",
+            "'ALL/his.sh arg'",
+            "env -S'ALL/his.sh a'",
+            "ALL/\"his\".sh",
+            "FILE=ALL/his.sh sh -c '. $FILE'",
+            "sh ALL/$NAME",
+            "sh ALL/*.sh",
+            "sh <ALL/his.sh",
+            "{ALL/his.sh,x}",
+            "sh OWN/../all/his.sh",
+        ];
+        let believed = [
+            "sh OWN/mine.sh",
+            "sh ALL/mine.sh",
+            "cd OWN && ./mine.sh",
+            "cd OWN && ./none.sh",
+            "dd if=/dev/zero of=file bs=1M 2>/dev/null; sed s/tmp/x/ </dev/stdin",
+            "true /etc/passwd/x /no/such/place \0",
+        ];
+        let place = |line: &str| line.replace("OWN", &own).replace("ALL", &all);
+        let is_believed = |line: &str| {
+            let line = place(line);
+            let shell = believe(&["sh".into(), "-c".into(), line.clone()], None).is_ok();
+            let words: Vec<String> = line.split(' ').map(String::from).collect();
+            (shell, line.contains(['\'', '"', '{']) || believe(&words, None).is_ok() == shell)
+        };
+        for line in refused {
+            assert_eq!(is_believed(line), (false, true), "{line}");
+        }
+        for line in believed {
+            assert_eq!(is_believed(line), (true, true), "{line}");
+        }
+        // From a directory that nobody names, and from one that is given.
+        let far = format!("../../../../../..{all}/his.sh");
+        assert!(believe(&[far], None).is_err());
+        assert!(believe(&["./his.sh".into()], None).is_ok());
+        assert!(believe(&["./his.sh".into()], Some(Path::new(&all))).is_err());
+    }
+}
