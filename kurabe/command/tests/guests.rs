@@ -311,9 +311,14 @@ fn two_nodes_have_one_file_system() {
         return;
     }
     let flags = ["--style", "basic", "--device", "mem:512M", "--rounds", "1"];
-    site.compare(&["ext4 on 2 debian"], &flags, &["true"])
+    site.compare(&["ext4 on 2 debian"], &flags, &["true"]).expect(2).says(&[
+        "ext4 can be mounted by one node at a time",
+        "ocfs2, gfs2; or by NFS: nfs over ext4",
+    ]);
+    site.compare(&["bindfs over nfs over ext4 on 2 debian"], &flags, &["true"])
         .expect(2)
-        .says(&["ext4 can be mounted by one node at a time", "ocfs2, gfs2"]);
+        .says(&["2 nodes have a file system alone, or with nfs over it"]);
+    site.compare(&["nfs over ext4"], &flags, &["true"]).expect(2).says(&["--on debian"]);
     site.compare(&["gfs2 on 1 debian"], &flags, &["true"]).expect(2).says(&["2 to 8"]);
     site.compare(&["lump over gfs2 on 2 debian"], &flags, &["true"]).expect(2);
     // Each waits until it sees what the other one wrote, and then has something to wait for no longer.
@@ -322,8 +327,12 @@ fn two_nodes_have_one_file_system() {
         for i in $(seq 1000); do test -s $other/x && break; sleep 0.1; done; \
         read number <$other/x; test $number = $((3 - KURABE_NODE)) || exit 1; \
         case $KURABE_CONTENDER in fails) test $KURABE_NODE = 1 || exit 7; sleep 100;; esac";
-    let ran =
-        site.compare(&["works: gfs2 on 2 debian", "fails: gfs2 on 2 debian"], &flags, &[line]);
+    let contenders = [
+        "works: gfs2 on 2 debian",
+        "fails: gfs2 on 2 debian",
+        "serves: nfs @ actimeo=0,lookupcache=none over ext4 on 2 debian",
+    ];
+    let ran = site.compare(&contenders, &flags, &[line]);
     ran.expect(1).says(&["node 2: the command exited with code 7"]);
     let works = site.record_of("works");
     assert_eq!(works["outcome"]["kind"], "completed", "{works}");
@@ -336,6 +345,10 @@ fn two_nodes_have_one_file_system() {
     assert_eq!(nodes.iter().map(written).sum::<u64>(), whole, "{works}");
     assert!(nodes.iter().any(|node| node["began_ns"] == 0), "{nodes:?}");
     of("check");
+    let serves = site.record_of("serves");
+    assert_eq!(serves["outcome"]["kind"], "completed", "{serves}");
+    let mounted = serves["mounted_as"].as_str().unwrap();
+    assert!(mounted.starts_with("10.0.0.1:/ ") && mounted.contains(",vers=4.2,"), "{mounted}");
     assert_eq!(site.record_of("fails")["outcome"]["kind"], "failed");
     assert_eq!(emulators(&site), [0; 0]);
 }

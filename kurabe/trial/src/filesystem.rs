@@ -206,16 +206,18 @@ impl FileSystem {
     /// Why a contender of it cannot be mounted by several nodes, where it is to be.
     pub fn why_not_on_nodes(&self, contender: &Contender) -> Option<String> {
         let nodes = contender.environment.nodes();
-        if nodes == 1 {
+        // What lies over it decides there.
+        if nodes == 1 || !contender.above().is_empty() {
             return None;
         }
         if !self.is_of_cluster() {
             let can = all().iter().filter(|one| one.is_of_cluster());
             let names: Vec<&str> = can.map(|one| one.name).collect();
             return Some(format!(
-                "{} can be mounted by one node at a time, not by {nodes}; these can by several: {}",
+                "{} can be mounted by one node at a time, not by {nodes}; these can by several: {}; or by NFS: nfs over {}",
                 self.name,
-                names.join(", ")
+                names.join(", "),
+                self.name
             ));
         }
         let is_plain = contender.layers.len() == 1 && contender.store.is_none();

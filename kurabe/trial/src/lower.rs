@@ -147,6 +147,7 @@ pub(crate) fn is_one(text: &str) -> bool {
 pub fn supplies() -> Supplies {
     let mut supplies = filesystem::supplies();
     supplies.modules.extend(all().iter().flat_map(|lower| lower.modules));
+    supplies.modules.extend(upper::all().iter().flat_map(|upper| upper.modules()));
     supplies.modules.sort_unstable();
     supplies.modules.dedup();
     supplies

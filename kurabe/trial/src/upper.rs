@@ -8,6 +8,7 @@ mod bindfs;
 mod encfs;
 mod gocryptfs;
 mod mergerfs;
+mod nfs;
 mod overlayfs;
 
 use std::fs::{self, OpenOptions};
@@ -17,10 +18,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use lab::contender::{Contender, Layer};
+use lab::spec::Node as Member;
 use rustix::mount::UnmountFlags;
 use vocabulary::suggestion::unknown;
 
-use crate::filesystem::kernel::{make_mount_point, sync_file_system, unmount, unmount_unless_used};
+use crate::filesystem::kernel::{
+    drop_caches, make_mount_point, sync_file_system, unmount, unmount_unless_used,
+};
 use crate::filesystem::{
     Access, FileSystem, Instance, Owner, Stage, Tool, by_name as file_system_by_name, cpu_time_of,
     kernel_lacks, missing_of,
@@ -53,6 +57,22 @@ pub struct Upper {
     prepare: fn(&Place<'_>, &mut Toolbox) -> Result<(), Failure>,
     /// The command line that mounts it.
     mount: fn(&Place<'_>) -> Vec<String>,
+    /// How the directory below is served, where it is mounted over a network.
+    service: Option<Service>,
+}
+
+/// How the directory below is served to one or several nodes. It is the whole kernel's, and so in guests only.
+struct Service {
+    /// Modules that it needs besides the one that mounts it.
+    modules: &'static [&'static str],
+    /// Mount options of its own, as in [`MOUNT_OPTIONS`].
+    mount_options: &'static [&'static str],
+    /// Serves the directory below, on the node that has it.
+    begin: fn(&Place<'_>) -> Result<(), Failure>,
+    /// Waits until it is served, on the other nodes.
+    wait: fn(&Place<'_>, &mut Toolbox) -> Result<(), Failure>,
+    /// Serves it no longer, once it is unmounted.
+    end: fn() -> Result<(), Failure>,
 }
 
 /// With whose rights a layer does below what a user asks of it. Nobody but root goes there: a link that was put in
@@ -86,6 +106,8 @@ pub struct Place<'a> {
     pub layer: &'a Layer,
     /// A file with the password, while it is prepared and mounted.
     pub password: &'a Path,
+    /// Which of several nodes this is.
+    member: Option<&'a Member>,
 }
 
 impl Place<'_> {
@@ -118,13 +140,14 @@ impl Place<'_> {
     }
 }
 
-static ALL: [&Upper; 6] = [
+static ALL: [&Upper; 7] = [
     &overlayfs::OVERLAYFS,
     &overlayfs::FUSE_OVERLAYFS,
     &gocryptfs::GOCRYPTFS,
     &encfs::ENCFS,
     &mergerfs::MERGERFS,
     &bindfs::BINDFS,
+    &nfs::NFS,
 ];
 
 /// Every layer over a directory, in the order of the help.
@@ -210,9 +233,9 @@ const MOUNT_OPTIONS: [&str; 64] = [
     "xino=",
 ];
 
-/// Whether a mount option is one of those.
-fn is_mount_option(option: &str) -> bool {
-    MOUNT_OPTIONS.iter().any(|known| match known.strip_suffix(['=', '.']) {
+/// Whether a mount option is one of these.
+fn is_mount_option(option: &str, known: &[&str]) -> bool {
+    known.iter().any(|known| match known.strip_suffix(['=', '.']) {
         Some(_) => option.starts_with(known) && option.len() > known.len(),
         None => option == *known,
     })
@@ -235,9 +258,11 @@ pub fn check(contender: &Contender) -> Result<(), String> {
                 });
             }
         }
-        if let Some(option) = layer.mount_options.iter().find(|option| !is_mount_option(option)) {
-            let what = "mount option of a layer over a directory is called";
-            return Err(unknown(what, option, &MOUNT_OPTIONS));
+        let own = upper.service.as_ref().map_or(&MOUNT_OPTIONS[..], |one| one.mount_options);
+        let mut options = layer.mount_options.iter();
+        if let Some(option) = options.find(|option| !is_mount_option(option, own)) {
+            let what = format!("mount option of {} is called", upper.name);
+            return Err(unknown(&what, option, own));
         }
         let is_taken = |word: &String| upper.options.iter().any(|option| word.starts_with(option));
         if let Some(word) = layer.options.iter().find(|word| !is_taken(word)) {
@@ -257,6 +282,7 @@ pub fn check(contender: &Contender) -> Result<(), String> {
         }
     }
     let Some(lowest) = contender.above().last() else { return Ok(()) };
+    check_nodes(contender)?;
     let base = file_system_by_name(contender.file_system());
     if contender.directory().is_some() || base.is_some_and(|base| base.access != Access::Mounted) {
         return Err(format!(
@@ -267,6 +293,22 @@ pub fn check(contender: &Contender) -> Result<(), String> {
         ));
     }
     Ok(())
+}
+
+/// Refuses layers over a file system that several nodes cannot have.
+fn check_nodes(contender: &Contender) -> Result<(), String> {
+    let nodes = contender.environment.nodes();
+    let is_served = of(contender).all(|upper| upper.service.is_some());
+    let is_plain = contender.layers.len() == 2 && contender.store.is_none();
+    if nodes == 1 || (is_served && is_plain && contender.aged.is_none()) {
+        return Ok(());
+    }
+    let served = all().iter().filter(|upper| upper.service.is_some());
+    let names: Vec<&str> = served.map(|upper| upper.name).collect();
+    Err(format!(
+        "{nodes} nodes have a file system alone, or with {} over it; leave other layers, stores and ages out",
+        names.join(" or ")
+    ))
 }
 
 /// Those above a contender's file system, the uppermost first.
@@ -283,13 +325,29 @@ pub fn missing(contender: &Contender) -> Vec<String> {
     }
 }
 
+/// Whether a contender has a layer that is in guests only.
+pub fn is_in_guests(contender: &Contender) -> bool {
+    of(contender).any(|upper| upper.service.is_some())
+}
+
 /// The modules of the layers above a contender's file system.
 pub fn modules(contender: &Contender) -> impl Iterator<Item = &'static str> {
-    of(contender).map(|upper| upper.kernel_name)
+    of(contender).flat_map(Upper::modules)
+}
+
+impl Upper {
+    /// The modules that a guest gets, the first of which mounts it.
+    pub fn modules(&self) -> impl Iterator<Item = &'static str> {
+        let more = self.service.as_ref().map_or(&[][..], |service| service.modules);
+        [self.kernel_name].into_iter().chain(more.iter().copied())
+    }
 }
 
 /// What this machine lacks for a layer, a line each with the next step.
 pub fn lacks(upper: &Upper) -> Vec<String> {
+    if upper.service.is_some() {
+        return vec![format!("{} needs a kernel of its own: --on debian", upper.name)];
+    }
     let mut missing = missing_of(upper.tools);
     missing.extend(kernel_lacks(upper.kernel_name));
     missing
@@ -307,15 +365,18 @@ pub fn count_write_bytes(contender: &Contender) -> bool {
 }
 
 /// A file system for one trial, with the layers above it. Touches nothing yet.
-pub fn begin(file_system: &'static FileSystem, stage: Stage) -> Box<dyn Instance> {
+pub fn begin(file_system: &'static FileSystem, mut stage: Stage) -> Box<dyn Instance> {
     let (layers, scratch) = (stage.above.clone(), stage.scratch.clone());
-    over(file_system.begin(stage), &layers, &scratch)
+    // What is served has one node of its own.
+    let member = if layers.is_empty() { None } else { stage.member.take() };
+    over(file_system.begin(stage), &layers, member.as_ref(), &scratch)
 }
 
 /// Puts layers, the uppermost first, over an instance.
 fn over(
     instance: Box<dyn Instance>,
     layers: &[Layer],
+    member: Option<&Member>,
     scratch: &Arc<Occupied>,
 ) -> Box<dyn Instance> {
     layers.iter().enumerate().rev().fold(instance, |below, (number, layer)| {
@@ -328,6 +389,7 @@ fn over(
             point: place.join(format!("layer-{number}")),
             password: scratch.room().join(format!("password-{}", random_name())),
             scratch: scratch.clone(),
+            member: member.cloned(),
             is_new: false,
             mounted: false,
         })
@@ -347,6 +409,8 @@ struct Over {
     /// Where the password is read from while it is mounted.
     password: PathBuf,
     scratch: Arc<Occupied>,
+    /// Which of several nodes this is.
+    member: Option<Member>,
     /// Whether the file system below was made and nothing is on it yet.
     is_new: bool,
     mounted: bool,
@@ -372,6 +436,11 @@ impl Over {
         mounted
     }
 
+    /// Whether what is below is this node's to make, mount and unmount.
+    fn has_below(&self) -> bool {
+        self.member.as_ref().is_none_or(|member| member.number == 1)
+    }
+
     fn mount_with_password(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
         let below = self.below.directory();
         let place = Place {
@@ -379,9 +448,15 @@ impl Over {
             point: &self.point,
             layer: &self.layer,
             password: &self.password,
+            member: self.member.as_ref(),
         };
         if std::mem::take(&mut self.is_new) {
             (self.upper.prepare)(&place, tools)?;
+        }
+        match &self.upper.service {
+            Some(service) if self.has_below() => (service.begin)(&place)?,
+            Some(service) => (service.wait)(&place, tools)?,
+            None => {}
         }
         tools.expect(&(self.upper.mount)(&place), "mount failed")?;
         self.mounted = true;
@@ -398,15 +473,23 @@ impl Over {
         if !unmount_unless_used(&self.point, tools)? {
             return Ok(());
         }
-        self.mounted = false;
+        self.end_own()?;
         with_below(self.below.as_mut(), tools)?;
         self.mount_own(tools)
     }
 
     fn unmount_own(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
         unmount(&self.point, tools)?;
+        self.end_own()
+    }
+
+    /// Ends what serves it, once it is unmounted.
+    fn end_own(&mut self) -> Result<(), Failure> {
         self.mounted = false;
-        Ok(())
+        match &self.upper.service {
+            Some(service) if self.has_below() => (service.end)(),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -425,7 +508,9 @@ impl Instance for Over {
 
     fn mount(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
         self.make_below()?;
-        self.below.mount(tools)?;
+        if self.has_below() {
+            self.below.mount(tools)?;
+        }
         self.mount_own(tools)
     }
 
@@ -453,7 +538,7 @@ impl Instance for Over {
 
     fn cool(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
         sync_file_system(&self.point, tools)?;
-        self.below.cool(tools)
+        if self.has_below() { self.below.cool(tools) } else { drop_caches(tools) }
     }
 
     fn cool_alone(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
@@ -463,10 +548,13 @@ impl Instance for Over {
     /// Its own dirty pages go to the layer below, which makes them durable.
     fn sync(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
         sync_file_system(&self.point, tools)?;
-        self.below.sync(tools)
+        if self.has_below() { self.below.sync(tools) } else { Ok(()) }
     }
 
     fn sync_command(&self) -> Option<Vec<String>> {
+        if !self.has_below() {
+            return None;
+        }
         // A user who cannot go below has everything synced instead.
         const SCRIPT: &str = "sync -f \"$0\" || exit; below=$1; shift; if test -e \"$below\"; then exec \"$@\"; else exec sync; fi";
         let directory = self.below.directory().display().to_string();
@@ -479,7 +567,7 @@ impl Instance for Over {
 
     fn unmount(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
         self.unmount_own(tools)?;
-        self.below.unmount(tools)
+        if self.has_below() { self.below.unmount(tools) } else { Ok(()) }
     }
 
     fn check(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
@@ -531,7 +619,7 @@ fn words(words: &[&str]) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn checked(text: &str) -> Result<(), String> {
+    pub(super) fn checked(text: &str) -> Result<(), String> {
         check(&Contender::parse(text, &crate::filesystem::known()).unwrap())
     }
 

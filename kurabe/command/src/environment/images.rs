@@ -87,7 +87,8 @@ pub fn built_for(contender: &Contender) -> Option<String> {
 fn kernel_modules_of(contender: &Contender) -> Vec<&'static str> {
     let file_system = filesystem::by_name(contender.file_system());
     let of_file_system = file_system.map(|file_system| file_system.modules_on(contender));
-    of_file_system.into_iter().flatten().chain(layer_modules_of(contender)).collect()
+    let of_layers = layer_modules_of(contender).chain(trial::upper::modules(contender));
+    of_file_system.into_iter().flatten().chain(of_layers).collect()
 }
 
 /// The modules of a contender's block layers.

@@ -129,7 +129,8 @@ fn is_in_guests(contender: &Contender) -> bool {
     let file_system = filesystem::by_name(contender.file_system());
     contender.environment.guest().is_none()
         && (file_system.is_some_and(filesystem::is_in_guests)
-            || lower::of(contender).next().is_some())
+            || lower::of(contender).next().is_some()
+            || upper::is_in_guests(contender))
 }
 
 /// Builds the guests of a study, and takes out of it what they cannot have, when the study says so.

@@ -13,6 +13,7 @@ pub static BINDFS: Upper = Upper {
     takes_number: false,
     rights: Rights::Roots,
     daemon: Some("bindfs"),
+    service: None,
     prepare: |place, _| place.make_below(&["bound"]),
     mount: |place| {
         let mut words = vec!["bindfs".to_owned()];

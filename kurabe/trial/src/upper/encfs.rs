@@ -13,6 +13,7 @@ pub static ENCFS: Upper = Upper {
     takes_number: false,
     rights: Rights::NotForUsers,
     daemon: Some("encfs"),
+    service: None,
     prepare: |place, _| place.make_below(&[DIRECTORY]),
     mount: |place| {
         let mut words = words(&["encfs", "--standard"]);

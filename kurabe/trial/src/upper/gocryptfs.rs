@@ -25,6 +25,7 @@ pub static GOCRYPTFS: Upper = Upper {
     takes_number: false,
     rights: Rights::Roots,
     daemon: Some("gocryptfs"),
+    service: None,
     prepare: |place, tools| {
         place.make_below(&[DIRECTORY])?;
         let mut words = begun(place, |option| !OF_MOUNT.contains(&option));

@@ -13,6 +13,7 @@ pub static MERGERFS: Upper = Upper {
     takes_number: true,
     rights: Rights::NotForUsers,
     daemon: Some("mergerfs"),
+    service: None,
     prepare: |place, _| {
         let names = names(place);
         place.make_below(&names.iter().map(String::as_str).collect::<Vec<_>>())

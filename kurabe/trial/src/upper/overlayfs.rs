@@ -15,6 +15,7 @@ pub static OVERLAYFS: Upper = Upper {
     takes_number: false,
     rights: Rights::Roots,
     daemon: None,
+    service: None,
     prepare,
     mount: |place| {
         let mut words = words(&["mount", "-n", "-t", "overlay", "-o"]);
@@ -33,6 +34,7 @@ pub static FUSE_OVERLAYFS: Upper = Upper {
     takes_number: false,
     rights: Rights::Roots,
     daemon: Some("fuse-overlayfs"),
+    service: None,
     prepare,
     mount: |place| {
         let options = options(place) + ",allow_other,nosuid,nodev";
