@@ -1,6 +1,7 @@
 //! kurabe: hyperfine for file systems. This file only sends each subcommand on its way.
 
 mod ageing;
+mod coherence;
 mod disk;
 mod environment;
 mod exit;
@@ -68,6 +69,7 @@ fn main() -> ExitCode {
         Action::Merge(args) => shards::merge(&args),
         Action::Report(args) => reporting::report(&args),
         Action::History(args) => history::history(&args),
+        Action::Coherence(args) => coherence::coherence(&args),
         Action::Crash(args) => crash::crash(&args),
         Action::Promises(args) => promises::promises(&args),
         Action::Promise(args) => promises::one(&args),

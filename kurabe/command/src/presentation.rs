@@ -26,7 +26,12 @@ pub struct Presentation {
     pub exports: Exports,
     /// Whether the terminal shows the details too.
     verbose: bool,
+    /// An answer of its own, with its exit code, in the place of costs.
+    pub own: Option<OwnAnswer>,
 }
+
+/// What a command that is a study says of its result, and with which code it exits where every run was completed.
+pub type OwnAnswer = fn(&Source) -> (Vec<Block>, u8);
 
 impl Presentation {
     /// What the flags ask for; `style` is what a study file asks for.
@@ -52,7 +57,7 @@ impl Presentation {
             markdown: args.export_markdown.clone(),
         };
         exports.check()?;
-        Ok(Presentation { look: Look::of(style), exports, verbose: args.verbose })
+        Ok(Presentation { look: Look::of(style), exports, verbose: args.verbose, own: None })
     }
 
     /// A result as the terminal shows it: the answer, or all that there is.
@@ -61,7 +66,10 @@ impl Presentation {
         let study = &source.plan.study;
         let why = study.why.clone().filter(|_| study.source.is_some());
         let mut blocks: Vec<Block> = why.map(Block::Text).into_iter().collect();
-        blocks.extend(report::answer::answer(source));
+        match self.own {
+            Some(own) => blocks.extend(own(source).0),
+            None => blocks.extend(report::answer::answer(source)),
+        }
         if self.verbose {
             blocks.extend(report::details::details(source));
             blocks.extend(page::publication(source));

@@ -7,7 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use lab::analysis::{Analysis, ended_by_budget};
+use lab::analysis::ended_by_budget;
 use lab::plan::Plan;
 use lab::record::{Outcome, Record};
 use lab::result::{COMPARISONS_FILE, PLAN_FILE, ResultWriter, StoredResult};
@@ -103,7 +103,7 @@ impl Session {
         if let Some(closing) = self.closing.take() {
             closing.join().expect("giving a device back does not panic");
         }
-        Ok(signal_code(&stop).unwrap_or_else(|| self.exit_code(&source.analysis, all_given_back)))
+        Ok(signal_code(&stop).unwrap_or_else(|| self.exit_code(&source, all_given_back)))
     }
 
     /// What is about to be compared, and what there is to know of it.
@@ -348,11 +348,12 @@ impl Session {
         self.presentation.exports.write(source).map_err(Failure::broken)
     }
 
-    fn exit_code(&self, analysis: &Analysis, all_given_back: bool) -> u8 {
-        if all_given_back {
-            exit::of_study(&self.records, analysis, &analysis.gates)
-        } else {
-            exit::TRIAL_FAILED
+    fn exit_code(&self, source: &Source, all_given_back: bool) -> u8 {
+        let analysis = &source.analysis;
+        match self.presentation.own {
+            _ if !all_given_back => exit::TRIAL_FAILED,
+            Some(own) => own(source).1,
+            None => exit::of_study(&self.records, analysis, &analysis.gates),
         }
     }
 }

@@ -353,6 +353,25 @@ fn two_nodes_have_one_file_system() {
     assert_eq!(emulators(&site), [0; 0]);
 }
 
+/// What one node writes the other one sees, and the control is caught.
+#[test]
+fn nodes_are_asked_what_they_see_of_each_other() {
+    let Some((site, _one)) = site_with_guest() else { return };
+    if !has_module(&site, "gfs2") || !has_package("gfs2-utils") {
+        eprintln!("SKIPPED: GFS2's module or its tools cannot be had");
+        return;
+    }
+    site.run(&["coherence", "ext4"]).expect(2).says(&["'ext4' has one node", "gfs2 on 2 debian"]);
+    site.run(&["coherence", "gfs2 on 2 debian", "--questions", "3"]).expect(2).says(&["ask 12"]);
+    let ran = site.run(&["coherence", "gfs2 on 2 debian", "--questions", "12"]).expect(0);
+    let line = |name: &str| ran.stdout.lines().find(|line| line.trim().starts_with(name)).unwrap();
+    let words = |name: &str| line(name).split_whitespace().map(str::to_string).collect::<Vec<_>>();
+    assert_eq!(words("append")[1..5], ["yes", "1", "of", "1"], "{}", ran.stdout);
+    assert_eq!(words("fsync-then-read")[1..8], ["yes", "1", "of", "1", "0", "of", "1,"]);
+    assert_eq!(words("verdict")[1..3], ["held", "caught,"]);
+    assert_eq!(emulators(&site), [0; 0]);
+}
+
 /// A disk of somebody's, detached when dropped.
 struct LoopDisk(String);
 

@@ -4,6 +4,7 @@
 //! hands the work to the module beside it that does it.
 
 mod bonnie;
+mod coherence;
 mod command;
 mod database;
 mod dbench;
@@ -18,6 +19,7 @@ mod sqlite;
 mod sysbench;
 mod tree;
 
+pub use coherence::late_metric;
 pub use merged::merged;
 
 use std::path::PathBuf;
@@ -49,6 +51,7 @@ pub static KINDS: Kinds = Kinds(&[
     sysbench::KIND,
     redis::KIND,
     rocksdb::KIND,
+    coherence::KIND,
 ]);
 
 /// Which of these tools are not installed, each with its package.

@@ -7,6 +7,7 @@
 pub mod age;
 mod aside;
 pub mod bonnie;
+pub mod coherence;
 pub mod counters;
 pub mod dbench;
 pub mod enclosure;

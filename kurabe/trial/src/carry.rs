@@ -783,8 +783,13 @@ impl Trial<'_> {
             (ACK_VARIABLE, "/dev/null"),
         ];
         let node = spec.node.as_ref().map_or((1, 1), |node| (node.number, node.nodes));
-        let (number, nodes) = (node.0.to_string(), node.1.to_string());
-        environment.extend([("KURABE_NODE", number.as_str()), ("KURABE_NODES", nodes.as_str())]);
+        let (number, count) = (node.0.to_string(), node.1.to_string());
+        environment.extend([("KURABE_NODE", number.as_str()), ("KURABE_NODES", count.as_str())]);
+        let addresses: Vec<String> = (1..=node.1).map(nodes::address_text).collect();
+        let addresses = addresses.join(",");
+        if spec.node.is_some() {
+            environment.push(("KURABE_ADDRESSES", &addresses));
+        }
         let aged;
         if spec.aged.is_some() {
             let root = self.root.as_deref().unwrap_or(directory);

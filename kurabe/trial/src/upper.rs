@@ -22,6 +22,7 @@ use lab::spec::Node as Member;
 use rustix::mount::UnmountFlags;
 use vocabulary::suggestion::unknown;
 
+use crate::device::is_kurabes_guest;
 use crate::filesystem::kernel::{
     drop_caches, make_mount_point, sync_file_system, unmount, unmount_unless_used,
 };
@@ -454,6 +455,10 @@ impl Over {
             (self.upper.prepare)(&place, tools)?;
         }
         match &self.upper.service {
+            // What is served here is served to whoever reaches this kernel.
+            Some(_) if !is_kurabes_guest() => {
+                return Err(Failure::of(format!("{}: this is no guest of kurabe's", self.layer)));
+            }
             Some(service) if self.has_below() => (service.begin)(&place)?,
             Some(service) => (service.wait)(&place, tools)?,
             None => {}

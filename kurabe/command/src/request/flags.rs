@@ -60,6 +60,8 @@ pub enum Action {
     Crash(Box<CrashArgs>),
     /// Find out what file systems promise: small programs with simulated power failures.
     Promises(PromisesArgs),
+    /// Find out what nodes see of each other's files, and how late.
+    Coherence(CoherenceArgs),
     /// Acknowledge, from within a workload of 'kurabe crash', that something is durable.
     Ack(AckArgs),
     /// Age the file system of the current directory, or list the profiles.
@@ -299,6 +301,36 @@ pub struct CrashArgs {
     /// Try one failing state of an earlier result again, and keep its disk.
     #[arg(long, value_name = "RESULT:CASE", conflicts_with_all = ["contenders", "command", "check"])]
     pub replay: Option<String>,
+}
+
+const COHERENCE_EXAMPLES: &str = "\
+One node changes a file and tells another one, which looks: 12 kinds of question in turn. The control, NFS
+with 'nocto,actimeo=60', must be caught (docs/reference/coherence.md).
+
+Exit codes: 0 all held, 3 one is violated, 4 one is inconclusive, 1 one could not be tested.
+
+Example:
+  sudo kurabe coherence 'gfs2 on 2 debian' 'nfs over ext4 on 2 debian'";
+
+/// `kurabe coherence`.
+#[derive(Debug, Args)]
+#[command(after_help = COHERENCE_EXAMPLES)]
+pub struct CoherenceArgs {
+    /// Contenders on several nodes: [LABEL: ][nfs over] FS [MKFS OPTIONS] [@ MOUNT OPTIONS] on N GUEST, one argument each.
+    #[arg(value_name = "CONTENDER", required = true)]
+    pub contenders: Vec<String>,
+    /// Questions for each contender, of every kind in turn.
+    #[arg(long, value_name = "N", default_value_t = 1200, value_parser = some::<u32>)]
+    pub questions: u32,
+    /// The nodes' common disk, such as mem:512M or loop:1G.
+    #[arg(short, long, value_name = "DEVICE", default_value = "mem:512M")]
+    pub device: String,
+    /// Seed for the order of contenders. [default: random, recorded]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>, allow_negative_numbers = true)]
+    pub seed: Option<u64>,
+    /// Result directory. [default: kurabe-results/coherence-TIME]
+    #[arg(short, long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
 }
 
 /// `kurabe promises`.

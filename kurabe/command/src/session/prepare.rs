@@ -24,7 +24,7 @@ use super::Session;
 use crate::environment::{self, Examined, capacity, device_request, read_files, side_by_side};
 use crate::exit::{self, Failure};
 use crate::power_failures::durability;
-use crate::presentation::Presentation;
+use crate::presentation::{OwnAnswer, Presentation};
 use crate::request::flags::{
     CompareArgs, PresentArgs, PrintArgs, ResumeArgs, RunArgs, StudyArgs, Style, flag_of_field,
 };
@@ -33,6 +33,11 @@ use crate::terminal;
 
 /// `kurabe compare`.
 pub fn compare(args: &CompareArgs) -> Result<u8, Failure> {
+    compare_with(args, None)
+}
+
+/// The same, with an answer of its own.
+pub fn compare_with(args: &CompareArgs, own: Option<OwnAnswer>) -> Result<u8, Failure> {
     let text = args.study_text();
     if !text.workloads.iter().any(|workload| workload.names_a_load(KINDS)) {
         return Err(Failure::refused(format!(
@@ -41,7 +46,7 @@ pub fn compare(args: &CompareArgs) -> Result<u8, Failure> {
         )));
     }
     let study = text.resolve(studies::catalogue(&filesystem::known())).map_err(in_flags)?;
-    begin(&text, study, &args.study, &args.print, &args.present)
+    begin(&text, study, &args.study, &args.print, &args.present, own)
 }
 
 /// An error of the study, for somebody who typed flags.
@@ -115,7 +120,7 @@ pub fn run_file(args: &RunArgs) -> Result<u8, Failure> {
     if !args.print.asked() && args.present.show.style != Some(Style::None) {
         terminal::note(&words);
     }
-    begin(&text, study, &args.study, &args.print, &args.present)
+    begin(&text, study, &args.study, &args.print, &args.present, None)
 }
 
 /// The study of a file, with what the flags change, and which one it is, in words.
@@ -253,6 +258,7 @@ fn begin(
     args: &StudyArgs,
     print: &PrintArgs,
     present: &PresentArgs,
+    own: Option<OwnAnswer>,
 ) -> Result<u8, Failure> {
     study.directory = Some(UserPath::typed("."));
     if print.print_study {
@@ -267,7 +273,8 @@ fn begin(
         study.output = Output::File(UserPath::typed(file));
     }
     settle(&mut study)?;
-    let presentation = Presentation::new(&present.show, text.style.as_deref())?;
+    let mut presentation = Presentation::new(&present.show, text.style.as_deref())?;
+    presentation.own = own;
     let destroy = args.destroy.as_deref();
     device_request(&study, destroy)?;
     let mut environment = environment::of(&study)?;

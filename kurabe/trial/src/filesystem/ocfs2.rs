@@ -21,7 +21,7 @@ pub static OCFS2: FileSystem = FileSystem {
     mkfs_flags: "FMnqvxV",
     ..FileSystem::of_kernel(
         "ocfs2",
-        "extents and a journal for each node, by Oracle; one or several nodes",
+        "extents and a journal for each node, by Oracle; one or several nodes; flushes with '@ barrier=1' only",
         Kernel {
             mkfs: &["mkfs.ocfs2", "-q", "-F", "-x"],
             complete,
