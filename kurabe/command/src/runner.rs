@@ -5,6 +5,8 @@
 //! what the user sees the [`Observer`]'s. Both have stand-ins in the tests.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -183,6 +185,8 @@ pub fn run(
                         spec
                     })
                     .collect();
+                // Kept open until the trials have ended, which reach them by their number.
+                let traces = begin_traces(&mut specs, writer)?;
                 let mut budget_left = None;
                 for spec in &mut specs {
                     match so_far.limit_by_budget((surroundings.elapsed)(), spec) {
@@ -221,6 +225,11 @@ pub fn run(
                 let on_event = &mut |event: &Event| observer.event(event);
                 let mut carried = executor.run(&specs, schedule.as_mut(), on_event);
                 for (record, spec) in carried.iter_mut().zip(&specs) {
+                    if traces.contains_key(&spec.trial)
+                        && record.trace.as_ref().is_none_or(|trace| trace.kept == 0)
+                    {
+                        writer.drop_trace(spec.trial)?;
+                    }
                     record.session = session;
                     // One that the budget cut short is interrupted, not failed.
                     if let Outcome::TimedOut { phase, .. } = record.outcome
@@ -269,6 +278,24 @@ pub fn run(
         }
     }
     Ok(end)
+}
+
+/// Files for the traces of the trials that run here, by their numbers.
+fn begin_traces(
+    specs: &mut [TrialSpec],
+    writer: &ResultWriter,
+) -> Result<BTreeMap<u32, File>, ResultError> {
+    let mut files = BTreeMap::new();
+    for spec in specs {
+        let is_here = spec.contender.environment.is_this_machine();
+        if let (Some(trace), true) = (&mut spec.trace, is_here && spec.contender.needs_device()) {
+            let file = writer.begin_trace(spec.trial)?;
+            let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
+            trace.file = Some(path.into());
+            files.insert(spec.trial, file);
+        }
+    }
+    Ok(files)
 }
 
 /// The record of a trial that is carried out again by itself.

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use lab::plan::{Plan, SHARDS_MAX, Shard};
 use lab::result::{
     COMPARISONS_FILE, HISTOGRAMS_DIRECTORY, PLAN_FILE, RECORDS_FILE, ResultWriter, STUDY_FILE,
-    StoredResult,
+    StoredResult, TRACES_DIRECTORY,
 };
 use lab::study::Study;
 use report::document;
@@ -310,8 +310,9 @@ fn copy(from: &Directory, to: &Directory) -> Result<(), Refused> {
         let shown = name.to_string_lossy();
         let is_known = [PLAN_FILE, STUDY_FILE, RECORDS_FILE, COMPARISONS_FILE].contains(&&*shown)
             || shown.starts_with("facts") && shown.ends_with(".json")
-            || shown.starts_with("trial-") && shown.ends_with(".hlog");
-        if name == HISTOGRAMS_DIRECTORY {
+            || shown.starts_with("trial-")
+                && (shown.ends_with(".hlog") || shown.ends_with(".trace"));
+        if [HISTOGRAMS_DIRECTORY, TRACES_DIRECTORY].iter().any(|known| name == **known) {
             let inner = from.open_directory(&name)?;
             copy(&inner, &to.make_directory(&name, DIRECTORY_MODE)?)?;
         } else if is_known {

@@ -202,3 +202,47 @@ fn a_record_has_the_disk_its_lateness_and_a_picture() {
     assert!(disk["lateness"]["replies"].as_u64().unwrap() > 10, "{disk:#}");
     assert!(disk["picture"]["written_bytes"].as_u64().unwrap() >= 4 << 20, "{disk:#}");
 }
+
+/// The trace of the kernel has what the device's counters have, and the file can be replayed on a modelled disk.
+#[test]
+fn what_reaches_a_device_is_traced() {
+    if !root() {
+        return;
+    }
+    let site = Site::new();
+    let contenders = ["here: ext4", "there: ext4 over ssd:nvme"];
+    let command = ["sh", "-c", "dd if=/dev/zero of=a bs=64k count=64 conv=fsync"];
+    let more = ["--trace", "--one-at-a-time"];
+    site.compare(&contenders, &more, &command).expect(0);
+    site.expect_nothing_left();
+    for label in ["here", "there"] {
+        let record = site.record_of(label);
+        let (trace, number) = (&record["trace"], record["trial"].as_u64().unwrap());
+        if trace["lost_events"].as_u64() != Some(0) {
+            eprintln!("nothing to compare: the kernel did not deliver every event");
+            continue;
+        }
+        let of_phases = |what: &str| -> u64 {
+            let phases = record["phases"].as_array().unwrap().iter();
+            let own =
+                phases.filter(|one| ["run", "sync"].contains(&one["phase"].as_str().unwrap()));
+            own.map(|one| one["device"][what].as_u64().unwrap()).sum()
+        };
+        let picture = &trace["picture"];
+        for (traced, counted) in [("written_bytes", "written_bytes"), ("flushes", "flushes")] {
+            assert_eq!(
+                picture[traced].as_u64().unwrap(),
+                of_phases(counted),
+                "{label}: {record:#}"
+            );
+        }
+        assert!(picture["metadata_bytes"][1].as_u64().unwrap() > 0, "{label}: {picture:#}");
+        let file = site.work().join(format!("result/traces/trial-{number}.trace"));
+        let replayed = site.run(&["disk", "replay", file.to_str().unwrap(), "st1000dm003"]);
+        let kept = format!("recorded: {} requests", trace["kept"]);
+        assert!(trace["kept"].as_u64().unwrap() > 4 && replayed.stdout.contains(&kept));
+    }
+    let directory = format!("dir:{}", site.home().display());
+    let ran = site.run(&["compare", &directory, "--trace", "--", "true"]).expect(2);
+    assert!(ran.stderr.contains("no contender has a device"), "{}", ran.stderr);
+}

@@ -15,7 +15,7 @@ use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 
 use crate::profile::{Placed, Profile, ProfileError};
-use crate::trace::Recorder;
+use crate::trace::{Entry, Recorder};
 use crate::{Disk, Operation, Request};
 
 /// Below this a sleep lasts longer than it should.
@@ -174,7 +174,7 @@ impl<D: BlockDevice> Emulated<D> {
         state.disk.advance(at_ns);
         state.take_replies();
         state.appoint();
-        state.trace.record(arrived_ns, replied_ns, request);
+        state.trace.record(Entry { arrived_ns, replied_ns, request, metadata: false });
         result
     }
 

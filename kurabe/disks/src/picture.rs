@@ -1,9 +1,12 @@
 //! A trace as a picture: where the head would have been asked to go over time, how large requests were,
 //! how far apart, how long in order. Of a size that does not grow with the trace.
 
+use std::ops::Range;
+
 use serde_json::{Value, json};
 
-use crate::{Operation, Request};
+use crate::Operation;
+use crate::trace::Entry;
 
 /// Columns of time. When they are full, two become one.
 const COLUMNS: usize = 240;
@@ -14,11 +17,21 @@ const COLUMN_NS: u64 = 1_000_000;
 /// Powers of two that are told apart.
 const POWERS: usize = 48;
 
+/// What bytes are for; data is also what nothing is known of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    Data,
+    Metadata,
+    Journal,
+}
+
+/// Bytes of each purpose: read, written.
+type Bytes = [[u64; 2]; 3];
+
 /// What happened in one column.
 #[derive(Clone)]
 struct Column {
-    /// Bytes in each row: read, written.
-    rows: Vec<[u64; 2]>,
+    rows: Vec<Bytes>,
     flushes: u64,
     requests: u64,
     /// Of all requests, in ns: over the width it is the queue depth.
@@ -27,13 +40,14 @@ struct Column {
 
 impl Column {
     fn new() -> Column {
-        Column { rows: vec![[0; 2]; ROWS], flushes: 0, requests: 0, outstanding_ns: 0 }
+        Column { rows: vec![[[0; 2]; 3]; ROWS], flushes: 0, requests: 0, outstanding_ns: 0 }
     }
 
     fn add(&mut self, other: &Column) {
         for (row, more) in self.rows.iter_mut().zip(&other.rows) {
-            row[0] += more[0];
-            row[1] += more[1];
+            for (sum, more) in row.as_flattened_mut().iter_mut().zip(more.as_flattened()) {
+                *sum += more;
+            }
         }
         self.flushes += other.flushes;
         self.requests += other.requests;
@@ -59,8 +73,8 @@ pub struct Picture {
     distance_bytes: u64,
     flushes: u64,
     discards: u64,
-    read_bytes: u64,
-    written_bytes: u64,
+    bytes: Bytes,
+    journal: Vec<Range<u64>>,
 }
 
 fn power(number: u64) -> usize {
@@ -68,7 +82,8 @@ fn power(number: u64) -> usize {
 }
 
 impl Picture {
-    pub fn new(device_bytes: u64) -> Picture {
+    /// Of a device of so many bytes, on which the journal lies in these ranges.
+    pub fn new(device_bytes: u64, journal: Vec<Range<u64>>) -> Picture {
         Picture {
             device_bytes,
             column_ns: COLUMN_NS,
@@ -83,8 +98,23 @@ impl Picture {
             distance_bytes: 0,
             flushes: 0,
             discards: 0,
-            read_bytes: 0,
-            written_bytes: 0,
+            bytes: [[0; 2]; 3],
+            journal,
+        }
+    }
+
+    /// The ranges of the journal.
+    pub fn journal(&self) -> &[Range<u64>] {
+        &self.journal
+    }
+
+    fn purpose(&self, entry: &Entry) -> Purpose {
+        if self.journal.iter().any(|range| range.contains(&entry.request.offset)) {
+            Purpose::Journal
+        } else if entry.metadata {
+            Purpose::Metadata
+        } else {
+            Purpose::Data
         }
     }
 
@@ -110,9 +140,11 @@ impl Picture {
     }
 
     /// Adds a request.
-    pub fn add(&mut self, arrived_ns: u64, replied_ns: u64, request: &Request) {
+    pub fn add(&mut self, entry: &Entry) {
+        let Entry { arrived_ns, replied_ns, ref request, .. } = *entry;
         let row = (u128::from(request.offset) * ROWS as u128 / u128::from(self.device_bytes.max(1)))
             .min(ROWS as u128 - 1) as usize;
+        let purpose = self.purpose(entry) as usize;
         let column = self.column(arrived_ns);
         column.requests += 1;
         column.outstanding_ns += replied_ns.saturating_sub(arrived_ns);
@@ -129,12 +161,8 @@ impl Picture {
                 return;
             }
         };
-        column.rows[row][which] += request.length;
-        if which == 0 {
-            self.read_bytes += request.length;
-        } else {
-            self.written_bytes += request.length;
-        }
+        column.rows[row][purpose][which] += request.length;
+        self.bytes[purpose][which] += request.length;
         self.sizes[power(request.length)][which] += 1;
         let distance = self.last_end.map_or(0, |end| end.abs_diff(request.offset));
         self.distances[power(distance)] += 1;
@@ -156,16 +184,17 @@ impl Picture {
         if self.run_bytes > 0 {
             runs[power(self.run_bytes)] += 1;
         }
-        let cells = |which: usize| -> Vec<[u64; 3]> {
+        let cells = |of: fn(&Bytes) -> u64| -> Vec<[u64; 3]> {
             let columns = self.columns.iter().enumerate();
             columns
                 .flat_map(|(x, column)| {
-                    let rows = column.rows.iter().enumerate();
-                    rows.filter(move |(_, row)| row[which] > 0)
-                        .map(move |(y, row)| [x as u64, y as u64, row[which]])
+                    let rows = column.rows.iter().map(of).enumerate();
+                    rows.filter(|(_, bytes)| *bytes > 0)
+                        .map(move |(y, bytes)| [x as u64, y as u64, bytes])
                 })
                 .collect()
         };
+        let sum = |which: usize| self.bytes.iter().map(|bytes| bytes[which]).sum::<u64>();
         let histogram = |counts: &mut dyn Iterator<Item = u64>| -> Vec<[u64; 2]> {
             counts
                 .enumerate()
@@ -180,8 +209,10 @@ impl Picture {
             "column_ns": self.column_ns,
             "columns": self.columns.len(),
             "rows": ROWS,
-            "read": cells(0),
-            "written": cells(1),
+            "read": cells(|bytes| bytes[Purpose::Data as usize][0]),
+            "written": cells(|bytes| bytes[Purpose::Data as usize][1]),
+            "metadata": cells(|bytes| bytes[Purpose::Metadata as usize].iter().sum()),
+            "journal": cells(|bytes| bytes[Purpose::Journal as usize].iter().sum()),
             "queue_depth": self.columns.iter().map(|one| (depth(one) * 100.0).round() / 100.0).collect::<Vec<_>>(),
             "flushes_over_time": self.columns.iter().map(|one| one.flushes).collect::<Vec<_>>(),
             "read_sizes": histogram(&mut self.sizes.iter().map(|size| size[0])),
@@ -192,8 +223,10 @@ impl Picture {
             "in_order": self.in_order,
             "flushes": self.flushes,
             "discards": self.discards,
-            "read_bytes": self.read_bytes,
-            "written_bytes": self.written_bytes,
+            "read_bytes": sum(0),
+            "written_bytes": sum(1),
+            "metadata_bytes": self.bytes[Purpose::Metadata as usize],
+            "journal_bytes": self.bytes[Purpose::Journal as usize],
             "mean_distance_bytes": self.distance_bytes / accesses.max(1),
         })
     }
@@ -202,15 +235,40 @@ impl Picture {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Request;
+
+    fn entry(arrived_ns: u64, replied_ns: u64, request: Request) -> Entry {
+        Entry { arrived_ns, replied_ns, request, metadata: false }
+    }
+
+    #[test]
+    fn what_bytes_are_for_is_told_apart() {
+        let mut picture = Picture::new(1 << 30, vec![1 << 20..2 << 20]);
+        picture.add(&entry(0, 1, Request::write(0, 4096)));
+        picture.add(&Entry { metadata: true, ..entry(1, 2, Request::read(8192, 512)) });
+        // The journal is metadata too, where the kernel says anything.
+        picture.add(&Entry { metadata: true, ..entry(2, 3, Request::write(1 << 20, 1024)) });
+        let json = picture.to_json();
+        assert_eq!((&json["read_bytes"], &json["written_bytes"]), (&json!(512), &json!(5120)));
+        assert_eq!(json["written"], json!([[0, 0, 4096]]));
+        assert_eq!(
+            (&json["metadata_bytes"], &json["metadata"]),
+            (&json!([512, 0]), &json!([[0, 0, 512]]))
+        );
+        assert_eq!(
+            (&json["journal_bytes"], &json["journal"]),
+            (&json!([0, 1024]), &json!([[0, 0, 1024]]))
+        );
+    }
 
     #[test]
     fn nothing_is_lost_when_columns_are_joined() {
-        let mut picture = Picture::new(1 << 30);
+        let mut picture = Picture::new(1 << 30, Vec::new());
         for step in 0..10_000_u64 {
             let at = step * 1_000_000;
-            picture.add(at, at + 500_000, &Request::write(step * 4096, 4096));
+            picture.add(&entry(at, at + 500_000, Request::write(step * 4096, 4096)));
             if step % 10 == 0 {
-                picture.add(at, at, &Request::flush());
+                picture.add(&entry(at, at, Request::flush()));
             }
         }
         let json = picture.to_json();

@@ -1,22 +1,23 @@
 //! What was asked of a device and when it answered: kept in few bytes, and looked at as a whole.
 //!
-//! A trace's file is a header of 16 bytes (`KURATRC1`, the device's size in bytes) and a record for
+//! A trace's file is a header of 16 bytes (`KURATRC2`, the device's size in bytes) and a record for
 //! each request in the order of replies. A record is five numbers of 7 bits a byte, the low bits first:
 //! arrival as the difference from the one before in ns, sign in the lowest bit; time to the reply in ns,
-//! times 4, plus the operation (0 read, 1 write, 2 flush, 3 discard); for all but flushes, the offset as
-//! the difference from the end of the request before, in sectors of 512 bytes, sign in the lowest bit;
-//! and the length in sectors.
+//! times 8, plus 4 where the file system said that it is metadata, plus the operation (0 read, 1 write,
+//! 2 flush, 3 discard); for all but flushes, the offset as the difference from the end of the request
+//! before, in sectors of 512 bytes, sign in the lowest bit; and the length in sectors.
 
 use std::io::{self, Read, Write};
+use std::ops::Range;
 
 use serde_json::Value;
 
 use crate::picture::Picture;
 use crate::{Operation, Request};
 
-const MAGIC: &[u8; 8] = b"KURATRC1";
+const MAGIC: &[u8; 8] = b"KURATRC2";
 /// Offsets and lengths are multiples of it.
-const SECTOR_BYTES: u64 = 512;
+pub const SECTOR_BYTES: u64 = 512;
 /// Bytes of a trace that is kept in memory at most: about 20 million requests.
 pub const KEPT_BYTES_MAX: usize = 256 << 20;
 
@@ -29,6 +30,8 @@ pub struct Entry {
     pub replied_ns: u64,
     /// What it was.
     pub request: Request,
+    /// Whether the file system said that it is metadata. A modelled disk is not told.
+    pub metadata: bool,
 }
 
 /// The state that each record is a difference from.
@@ -61,7 +64,7 @@ impl Recorder {
             keeps: false,
             requests: 0,
             dropped: 0,
-            picture: Picture::new(device_bytes),
+            picture: Picture::new(device_bytes, Vec::new()),
             origin_ns: 0,
         }
     }
@@ -72,10 +75,11 @@ impl Recorder {
     }
 
     /// Notes a request and its reply.
-    pub fn record(&mut self, arrived_ns: u64, replied_ns: u64, request: Request) {
+    pub fn record(&mut self, entry: Entry) {
         self.requests += 1;
-        if let Some(at_ns) = arrived_ns.checked_sub(self.origin_ns) {
-            self.picture.add(at_ns, replied_ns - self.origin_ns, &request);
+        if let Some(arrived_ns) = entry.arrived_ns.checked_sub(self.origin_ns) {
+            let replied_ns = entry.replied_ns - self.origin_ns;
+            self.picture.add(&Entry { arrived_ns, replied_ns, ..entry });
         }
         if !self.keeps {
             return;
@@ -84,7 +88,7 @@ impl Recorder {
             self.dropped += 1;
             return;
         }
-        encode(&mut self.bytes, &mut self.before, &Entry { arrived_ns, replied_ns, request });
+        encode(&mut self.bytes, &mut self.before, &entry);
     }
 
     /// Requests that came in, and those that found no room.
@@ -94,7 +98,13 @@ impl Recorder {
 
     /// Begins the picture again.
     pub fn begin_picture(&mut self, at_ns: u64) {
-        (self.picture, self.origin_ns) = (Picture::new(self.device_bytes), at_ns);
+        let journal = self.picture.journal().to_vec();
+        (self.picture, self.origin_ns) = (Picture::new(self.device_bytes, journal), at_ns);
+    }
+
+    /// Shows apart what happens in these ranges of bytes, in which a journal lies.
+    pub fn set_journal(&mut self, ranges: Vec<Range<u64>>) {
+        self.picture = Picture::new(self.device_bytes, ranges);
     }
 
     /// How it looks as a whole.
@@ -139,7 +149,8 @@ fn encode(bytes: &mut Vec<u8>, before: &mut Before, entry: &Entry) {
     };
     put(bytes, zigzag(entry.arrived_ns.wrapping_sub(before.arrived_ns) as i64));
     before.arrived_ns = entry.arrived_ns;
-    put(bytes, (entry.replied_ns.saturating_sub(entry.arrived_ns) << 2) | code);
+    let metadata = u64::from(entry.metadata) << 2;
+    put(bytes, (entry.replied_ns.saturating_sub(entry.arrived_ns) << 3) | metadata | code);
     if has_place {
         let (sector, sectors) =
             (entry.request.offset / SECTOR_BYTES, entry.request.length / SECTOR_BYTES);
@@ -173,7 +184,7 @@ impl Trace {
         let mut bytes = Vec::new();
         input.read_to_end(&mut bytes)?;
         if bytes.len() < 16 || &bytes[..8] != MAGIC {
-            return Err(broken(0, "not a trace of kurabe's: it does not begin with KURATRC1"));
+            return Err(broken(0, "not a trace of kurabe's: it does not begin with KURATRC2"));
         }
         let device_bytes = u64::from_le_bytes(bytes[8..16].try_into().expect("eight bytes"));
         let (mut at, mut before, mut entries) = (16, Before::default(), Vec::new());
@@ -199,10 +210,11 @@ impl Trace {
                 (request.offset, request.length) = (sector * SECTOR_BYTES, sectors * SECTOR_BYTES);
             }
             before.arrived_ns = arrived_ns;
-            let Some(replied_ns) = arrived_ns.checked_add(word >> 2) else {
+            let Some(replied_ns) = arrived_ns.checked_add(word >> 3) else {
                 return Err(broken(begin, "a reply after the end of time"));
             };
-            entries.push(Entry { arrived_ns, replied_ns, request });
+            let metadata = word & 4 != 0;
+            entries.push(Entry { arrived_ns, replied_ns, request, metadata });
         }
         entries.sort_by_key(|entry| (entry.arrived_ns, entry.replied_ns));
         Ok(Trace { device_bytes, entries })
@@ -229,8 +241,8 @@ impl Trace {
     ///
     /// What writing says.
     pub fn write_csv(&self, out: &mut dyn Write) -> io::Result<()> {
-        writeln!(out, "arrived_ns,replied_ns,operation,offset_bytes,length_bytes")?;
-        for Entry { arrived_ns, replied_ns, request } in &self.entries {
+        writeln!(out, "arrived_ns,replied_ns,operation,offset_bytes,length_bytes,metadata")?;
+        for Entry { arrived_ns, replied_ns, request, metadata } in &self.entries {
             let word = match request.operation {
                 Operation::Read => "read",
                 Operation::Write => "write",
@@ -238,7 +250,8 @@ impl Trace {
                 Operation::Discard => "discard",
             };
             let (offset, length) = (request.offset, request.length);
-            writeln!(out, "{arrived_ns},{replied_ns},{word},{offset},{length}")?;
+            let metadata = u8::from(*metadata);
+            writeln!(out, "{arrived_ns},{replied_ns},{word},{offset},{length},{metadata}")?;
         }
         Ok(())
     }
@@ -255,16 +268,21 @@ impl Trace {
         const ISSUE: u32 = 7;
         const COMPLETE: u32 = 8;
         // Shifts of the categories in the upper half of the action.
-        let category = |operation| match operation {
-            Operation::Read => 1_u32 << 16,
-            Operation::Write => 1 << 17,
-            Operation::Flush => 1 << 18,
-            Operation::Discard => 1 << 29,
+        let category = |entry: &Entry| {
+            let metadata = u32::from(entry.metadata) << 28;
+            metadata
+                | match entry.request.operation {
+                    Operation::Read => 1 << 16,
+                    Operation::Write => 1 << 17,
+                    Operation::Flush => 1 << 18,
+                    Operation::Discard => 1 << 29,
+                }
         };
         let (queued, issued, completed) = (1 << 20, 1 << 22, 1 << 23);
         let mut events: Vec<(u64, u32, Request)> = Vec::with_capacity(self.entries.len() * 3);
-        for Entry { arrived_ns, replied_ns, request } in &self.entries {
-            let category = category(request.operation);
+        for entry in &self.entries {
+            let Entry { arrived_ns, replied_ns, request, .. } = entry;
+            let category = category(entry);
             events.push((*arrived_ns, QUEUE | queued | category, *request));
             events.push((*arrived_ns, ISSUE | issued | category, *request));
             events.push((*replied_ns, COMPLETE | completed | category, *request));
@@ -321,7 +339,8 @@ mod tests {
                 2..5 => Request::read(offset, 512),
                 _ => Request::write(offset, 4096),
             };
-            Entry { arrived_ns, replied_ns: arrived_ns + random.bits() % 100_000_000, request }
+            let replied_ns = arrived_ns + random.bits() % 100_000_000;
+            Entry { arrived_ns, replied_ns, request, metadata: random.bits() % 4 == 0 }
         });
         let entries = entries.collect();
         let mut trace = Trace { device_bytes: 8 << 30, entries };
@@ -342,7 +361,7 @@ mod tests {
         let mut replies = trace.entries.clone();
         replies.sort_by_key(|entry| entry.replied_ns);
         for entry in replies {
-            recorder.record(entry.arrived_ns, entry.replied_ns, entry.request);
+            recorder.record(entry);
         }
         let mut file = Vec::new();
         recorder.write_to(&mut file).unwrap();

@@ -24,6 +24,7 @@ fn recorded(kind: Kind, words: &str, depth: usize, count: usize, flushes: bool) 
         arrived_ns: times.start,
         replied_ns: times.end,
         request,
+        metadata: false,
     });
     let mut entries: Vec<_> = entries.collect();
     entries.sort_by_key(|entry| entry.arrived_ns);

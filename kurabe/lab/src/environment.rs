@@ -78,7 +78,8 @@ impl Environment {
         }
     }
 
-    pub(crate) fn is_this_machine(&self) -> bool {
+    /// Whether it is this machine.
+    pub fn is_this_machine(&self) -> bool {
         *self == Environment::ThisMachine
     }
 

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::condition;
 use crate::record::Record;
-use crate::spec::{Device, SCHEMA_VERSION, SideBySide, TrialSpec};
+use crate::spec::{Device, SCHEMA_VERSION, SideBySide, Tracing, TrialSpec};
 use crate::statistics::{BLOCKS_MIN_FOR_INTERVAL, ComparisonOptions, StopRule};
 use crate::study::Study;
 
@@ -197,6 +197,7 @@ impl Plan {
             timeout_ns: study.timeout_ns,
             idle_wait_ns_max: study.idle_wait_ns_max,
             discard: study.discard,
+            trace: study.trace.then(Tracing::default),
             user: study.user.clone(),
             scratch,
             output: study.output.clone(),

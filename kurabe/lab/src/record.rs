@@ -109,6 +109,8 @@ pub struct Record {
     /// The disks that were modelled below the contender.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub disks: Vec<ModelledDisk>,
+    /// The requests that reached the contender's device, where they were traced.
+    pub trace: Option<Traced>,
     /// With whom it took turns; absent for a trial that had the machine to itself.
     pub side_by_side: Option<SideBySide>,
     /// Whether it failed because its part of the device was full; the whole device may suffice.
@@ -199,6 +201,19 @@ pub struct ModelledDisk {
     pub model_ns_per_request: u64,
     /// What the model counted.
     pub counters: BTreeMap<String, u64>,
+    /// Where requests went over time, their sizes, distances and runs.
+    pub picture: serde_json::Value,
+}
+
+/// The requests of the run and its sync, as the kernel handed them to the device.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Traced {
+    /// How many there were.
+    pub requests: u64,
+    /// Events that the kernel counted and did not deliver: half of what is known of a request.
+    pub lost_events: u64,
+    /// Requests in the trial's file in [`crate::result::TRACES_DIRECTORY`]; 0 where it has none.
+    pub kept: u64,
     /// Where requests went over time, their sizes, distances and runs.
     pub picture: serde_json::Value,
 }

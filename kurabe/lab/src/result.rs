@@ -7,6 +7,7 @@
 //! | `facts.json` | the machine, the device, the tools | once a session; earlier ones become `facts-N.json` |
 //! | `records.jsonl` | one record a line, appended and synced as each trial ends | as trials end |
 //! | `histograms/trial-N.hlog` | latencies of trial N, in HdrHistogram's log format | before its record |
+//! | `traces/trial-N.trace` | requests that reached the device in trial N, where they are traced | before its record |
 //! | `comparisons.json` | what the statistics say | after every block |
 //! | `.lock` | the number of the process that writes, or wrote last | when it begins |
 //!
@@ -40,6 +41,8 @@ pub const FACTS_FILE: &str = "facts.json";
 pub const RECORDS_FILE: &str = "records.jsonl";
 /// The histograms of loads that record latencies, one file a trial.
 pub const HISTOGRAMS_DIRECTORY: &str = "histograms";
+/// The traces of the device's requests, one file a trial.
+pub const TRACES_DIRECTORY: &str = "traces";
 /// The comparisons.
 pub const COMPARISONS_FILE: &str = "comparisons.json";
 /// What the one writer has locked.
@@ -55,6 +58,11 @@ const FILE_MODE: u32 = 0o644;
 /// File of a trial's histograms in [`HISTOGRAMS_DIRECTORY`].
 pub fn histogram_file(trial: u32) -> String {
     format!("trial-{trial}.hlog")
+}
+
+/// File of a trial's trace in [`TRACES_DIRECTORY`].
+pub fn trace_file(trial: u32) -> String {
+    format!("trial-{trial}.trace")
 }
 
 /// Why a result directory cannot be used.
@@ -367,6 +375,21 @@ impl ResultWriter {
         line.push(b'\n');
         self.records.write_all(&line).and_then(|()| self.records.sync_data()).map_err(failed)?;
         Ok(record)
+    }
+
+    /// An empty file for the trace of a trial, in the place of one of an earlier session.
+    pub fn begin_trace(&self, trial: u32) -> Result<File, ResultError> {
+        let traces = self.directory.open_or_make_directory(TRACES_DIRECTORY, DIRECTORY_MODE)?;
+        if traces.has(trace_file(trial)) {
+            traces.remove_file(trace_file(trial))?;
+        }
+        Ok(traces.create_file(trace_file(trial), FILE_MODE)?)
+    }
+
+    /// Removes the file for a trace that was not written.
+    pub fn drop_trace(&self, trial: u32) -> Result<(), ResultError> {
+        let traces = self.directory.open_directory(TRACES_DIRECTORY)?;
+        Ok(traces.remove_file(trace_file(trial))?)
     }
 
     /// Begins a session and gives its number, from 1: the facts of the one before are kept beside

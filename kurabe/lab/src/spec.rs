@@ -64,6 +64,8 @@ pub struct TrialSpec {
     /// Whether mkfs and mount may discard. False keeps the device fully allocated.
     #[serde(default)]
     pub discard: bool,
+    /// Whether, and how, the requests that reach the device are traced.
+    pub trace: Option<Tracing>,
     /// The user as whom the load runs, what comes before and after it included; the user of the
     /// trial's process when absent.
     pub user: Option<String>,
@@ -115,6 +117,15 @@ pub struct PowerCuts {
     /// Which share of the work this is: the recording alone, or some states of one.
     #[serde(default)]
     pub share: Option<serde_json::Value>,
+}
+
+/// How the requests that reach the device are traced.
+#[skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tracing {
+    /// `/proc/PID/fd/N` of the runner's empty file for them; absent where the trial cannot reach it, so that
+    /// only their picture is kept.
+    pub file: Option<PathBuf>,
 }
 
 /// The trials of one block that live together.

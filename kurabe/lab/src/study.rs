@@ -74,6 +74,9 @@ pub struct StudyText {
     /// Whether mkfs and mount may discard.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub discard: bool,
+    /// Whether the requests that reach the device are traced.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub trace: bool,
     /// How many power cuts are tried of each contender and workload, beside the timed trials.
     pub durability: Option<u32>,
     /// The user's own command that ages the contenders `aged own`, a line for `sh`.
@@ -161,6 +164,9 @@ pub struct Study {
     pub device: String,
     /// Whether mkfs and mount may discard.
     pub discard: bool,
+    /// Whether the requests that reach the device are traced.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub trace: bool,
     /// How many power cuts are tried of each contender and workload, in trials that are not timed.
     pub durability: Option<u32>,
     /// The directory in which the study was asked for: checks after a power cut run there. Absent in
@@ -373,6 +379,10 @@ impl StudyText {
         for workload in &mut workloads {
             workload.name = name::of(&workload.name);
         }
+        if self.trace && !contenders.iter().any(Contender::needs_device) {
+            let problem = "no contender has a device whose requests could be traced; leave it out";
+            return Err(error("trace", problem));
+        }
         let of_shell = |line: &Option<String>| {
             let shell = vec!["sh".into()];
             line.clone().map(|line| CommandLine::Shell { shell, line })
@@ -388,6 +398,7 @@ impl StudyText {
             left_out: Vec::new(),
             device: self.resolve_device()?,
             discard: self.discard,
+            trace: self.trace,
             durability: self.durability,
             directory: None,
             age: of_shell(&self.age),

@@ -86,6 +86,8 @@ pub enum Kind {
     Emulated,
     /// A modelled disk answered later than its model said.
     LateReplies,
+    /// Events of the device's requests were lost.
+    LostEvents,
 }
 
 impl Warning {

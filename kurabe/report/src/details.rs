@@ -50,7 +50,7 @@ fn workload(view: &View<'_>, several: bool) -> Vec<Block> {
     fold("Notes", notes);
     fold("Checks", checks::blocks(workload));
     fold("How files lie on the device", age::layouts(view));
-    fold("Where requests went on the modelled disk", disk(view));
+    fold("Where requests went on the device", disk(view));
     fold("Nodes", nodes::blocks(source, workload));
     fold("Power cuts, over time", Block::charts(charts::power_cuts::timelines(view)));
     fold("What it cost, in the run and its sync", cost(view));
@@ -79,7 +79,7 @@ fn workload(view: &View<'_>, several: bool) -> Vec<Block> {
     blocks
 }
 
-/// How the contenders used a modelled disk, if they did.
+/// How the contenders used their device, where that was traced or modelled.
 fn disk(view: &View<'_>) -> Vec<Block> {
     let Some(table) = charts::position::table(view) else { return Vec::new() };
     let alike = charts::position::fairness(view).map(Block::Text);

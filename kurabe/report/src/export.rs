@@ -293,6 +293,7 @@ mod tests {
             timeout_ns: None,
             idle_wait_ns_max: 0,
             discard: false,
+            trace: None,
             user: None,
             scratch: "/nowhere".into(),
             output: Output::Null,

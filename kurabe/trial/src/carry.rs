@@ -35,6 +35,7 @@ use crate::nodes;
 use crate::scratch::Occupied;
 use crate::stop::Stop;
 use crate::tool::{Failure, Toolbox};
+use crate::tracer::Tracer;
 use crate::upper;
 use crate::user::User;
 use crate::warm::{self, search_path};
@@ -90,6 +91,7 @@ pub fn carry_out(
         watch: Watch::begin(Path::new("/")),
         part: None,
         prepared: Value::Null,
+        tracer: None,
     };
     let mut tools = Toolbox::new(trial.deadline, stop.clone());
     tools.see_host(host);
@@ -135,6 +137,8 @@ struct Trial<'a> {
     part: Option<u32>,
     /// What the load's layout said that the run is to know.
     prepared: Value,
+    /// What follows the requests of the device, while it is measured.
+    tracer: Option<Tracer>,
 }
 
 impl Trial<'_> {
@@ -337,18 +341,18 @@ impl Trial<'_> {
         }
         self.record.mounted_as = self.mounted_as(&directory).filter(|_| has_files);
         if spec.side_by_side.is_some() {
-            measure_disks(&mut attached, true)?;
+            self.begin_measuring(&mut attached, tools)?;
             self.take_turns(instance, tools)?;
-            measure_disks(&mut attached, false)?;
+            self.end_measuring(&mut attached)?;
         } else {
             self.lay_out_in_turn(instance, &directory, tools)?;
             self.timed_with(Phase::Settle, |trial| trial.settle(instance, tools))?;
             self.record.space_before = space(&directory).filter(|_| has_files);
             self.prepare(&directory)?;
             self.meet(Meeting::Run, tools)?;
-            measure_disks(&mut attached, true)?;
+            self.begin_measuring(&mut attached, tools)?;
             self.run_once(instance, tools, &directory)?;
-            measure_disks(&mut attached, false)?;
+            self.end_measuring(&mut attached)?;
             self.meet(Meeting::End, tools)?;
             self.record.space_after = space(&directory).filter(|_| has_files);
             if let Some(cleanup) = &spec.workload.cleanup {
@@ -505,6 +509,37 @@ impl Trial<'_> {
             Ok(layout) => self.record.layout_after = Some(layout),
             Err(error) => tools.note(format!("how the files lie cannot be seen: {error}")),
         }
+    }
+
+    /// Begins what modelled disks will say, and the trace.
+    fn begin_measuring(
+        &mut self,
+        attached: &mut Option<&mut Attached>,
+        tools: &mut Toolbox,
+    ) -> Result<(), Failure> {
+        measure_disks(attached, true)?;
+        let Some(trace) = &self.spec.trace else { return Ok(()) };
+        match attached {
+            None => tools.note("not traced: it has no device of its own"),
+            Some(attached) => {
+                let (node, size_bytes) = (attached.node(), attached.size_bytes());
+                let tracer = Tracer::begin(node, size_bytes, trace.file.is_some());
+                self.tracer = Some(tracer.map_err(|problem| {
+                    Failure::of(format!("the device's requests cannot be traced: {problem}"))
+                })?);
+            }
+        }
+        Ok(())
+    }
+
+    fn end_measuring(&mut self, attached: &mut Option<&mut Attached>) -> Result<(), Failure> {
+        measure_disks(attached, false)?;
+        let Some(tracer) = self.tracer.take() else { return Ok(()) };
+        let file = self.spec.trace.as_ref().and_then(|trace| trace.file.as_ref());
+        let file = file.map(|path| self.host.open_writable(path, false)).transpose();
+        let file = file.map_err(|error| Failure::of(format!("the trace's file: {error}")))?;
+        self.record.trace = Some(tracer.end(file).map_err(Failure::of)?);
+        Ok(())
     }
 
     /// Tells the runner what the trial makes on a real device: if the trial dies, nothing else there is

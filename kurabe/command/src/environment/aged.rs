@@ -520,6 +520,7 @@ impl Maker<'_> {
             idle_wait_ns_max: 0,
             // What the file system uses, and nothing else, is to be in the image.
             discard: is_trim,
+            trace: None,
             // A command of the study's runs as the user; the profiles are kurabe's own.
             user: self.study.user.clone().filter(|_| is_own && !is_trim),
             scratch: std::path::PathBuf::new(),

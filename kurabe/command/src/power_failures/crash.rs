@@ -421,6 +421,7 @@ pub fn spec(
         timeout_ns: Some(timeout_ns),
         idle_wait_ns_max: 0,
         discard: false,
+        trace: None,
         user: None,
         scratch: PathBuf::new(),
         output: Output::Null,

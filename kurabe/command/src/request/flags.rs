@@ -177,7 +177,7 @@ pub enum DiskAction {
     },
     /// Replay a trace on another disk, in virtual time: 'the same run on the other disk'.
     Replay {
-        /// The trace, of 'kurabe disk attach --trace'.
+        /// The trace, of 'kurabe disk attach --trace', or traces/trial-N.trace of a result with --trace.
         trace: PathBuf,
         /// PROFILE[,WORD=VALUE...]; FILE.toml is a profile of your own.
         profile: String,
@@ -505,6 +505,10 @@ pub struct StudyArgs {
     /// Let mkfs and mount discard. [default: the device stays fully allocated]
     #[arg(long)]
     pub discard: bool,
+    /// Trace every request that reaches the contender's device: traces/ in the result, for 'kurabe disk replay' and
+    /// 'kurabe disk export', and a picture of where each contender put its bytes.
+    #[arg(long)]
+    pub trace: bool,
     /// Also simulate power failures for each contender, in separate runs that are not timed, and run
     /// --check on STATES disks that they could have left. [default: 300]
     #[arg(long, value_name = "STATES", num_args = 0..=1, require_equals = true,

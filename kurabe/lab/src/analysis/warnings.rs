@@ -44,6 +44,7 @@ pub(super) fn collect(
         let records: Vec<&Record> = samples.completed(index).collect();
         failures(contender, samples, &mut warnings);
         warnings.extend(late_replies(&contender.label, &records));
+        warnings.extend(lost_events(&contender.label, &records));
         of_contender(contender, &records, &primary_values(samples, index), &mut warnings);
         if plan.study.cache == Cache::Cold {
             warnings.extend(warm_runs(&contender.label, &records));
@@ -351,6 +352,23 @@ fn late_replies(label: &str, records: &[&Record]) -> Option<Warning> {
             records.len(),
             worst.layer,
             worst.profile
+        ),
+    ))
+}
+
+/// Whether the traces of the device's requests have holes.
+fn lost_events(label: &str, records: &[&Record]) -> Option<Warning> {
+    let traces: Vec<_> = records.iter().filter_map(|one| one.trace.as_ref()).collect();
+    let lost: Vec<u64> =
+        traces.iter().map(|one| one.lost_events).filter(|lost| *lost > 0).collect();
+    let most = lost.iter().max()?;
+    Some(Warning::of(
+        Kind::LostEvents,
+        label,
+        format!(
+            "{} of {} traces have holes: the kernel did not deliver up to {most} events of the device's requests, of which a request has two; compare that with 'requests' in records.jsonl, and repeat on an idle machine",
+            lost.len(),
+            traces.len()
         ),
     ))
 }

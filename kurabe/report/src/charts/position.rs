@@ -1,9 +1,10 @@
-//! Where requests went on a modelled disk: position over time, one picture for each contender on equal axes, with a
+//! Where requests went on a device that was traced or modelled: position over time, one picture for each contender on equal axes, with a
 //! table of how each used the disk, and a sentence that says whether they used it alike.
 
 use std::collections::BTreeMap;
 
 use lab::load::Unit;
+use lab::record::Record;
 use serde::Deserialize;
 
 use super::{View, scale_of};
@@ -33,6 +34,9 @@ struct Picture {
     /// Column, row, bytes.
     read: Vec<[u64; 3]>,
     written: Vec<[u64; 3]>,
+    /// Neither of both, where that is known.
+    metadata: Vec<[u64; 3]>,
+    journal: Vec<[u64; 3]>,
     queue_depth: Vec<f64>,
     read_sizes: Vec<[u64; 2]>,
     write_sizes: Vec<[u64; 2]>,
@@ -42,6 +46,9 @@ struct Picture {
     flushes: u64,
     read_bytes: u64,
     written_bytes: u64,
+    /// Read and written.
+    metadata_bytes: [u64; 2],
+    journal_bytes: [u64; 2],
     mean_distance_bytes: u64,
 }
 
@@ -57,6 +64,12 @@ impl Picture {
 
     fn bytes(&self) -> f64 {
         self.read_bytes as f64 + self.written_bytes as f64
+    }
+
+    /// What was read and written of a kind, where kinds were told apart.
+    fn known_bytes(&self, [read, written]: [u64; 2]) -> Option<u64> {
+        let parts = self.metadata_bytes.iter().chain(&self.journal_bytes);
+        parts.into_iter().any(|bytes| *bytes > 0).then(|| read.saturating_add(written))
     }
 
     fn length_ns(&self) -> f64 {
@@ -85,15 +98,21 @@ fn median(counts: &[[u64; 2]]) -> Option<u64> {
     middle.map(|[value, _]| *value)
 }
 
-/// The first record of each contender that has a modelled disk: its place, its label, and the picture.
+/// What was traced; else what a modelled disk saw, which is not told what is metadata.
+fn picture_of(record: &Record) -> Option<&serde_json::Value> {
+    let traced = record.trace.as_ref().map(|trace| &trace.picture);
+    traced.or_else(|| record.disks.last().map(|disk| &disk.picture))
+}
+
+/// The first record of each contender that has a picture: its place, its label, and the picture.
 fn pictures<'a>(view: &View<'a>) -> Vec<(usize, &'a str, Picture)> {
     let contenders = view.analysis.contenders.iter().enumerate();
     let found = contenders.filter_map(|(place, contender)| {
         let mut records = view.source.records.iter().filter(|record| {
             record.workload == view.analysis.workload && record.contender.label == contender.label
         });
-        let disk = records.find_map(|record| record.disks.last())?;
-        let picture = Picture::deserialize(&disk.picture).ok()?;
+        let picture = records.find_map(picture_of)?;
+        let picture = Picture::deserialize(picture).ok()?;
         let is_sound = picture.device_bytes > 0 && picture.rows > 0 && picture.length_ns() > 0.0;
         (is_sound && picture.accesses() > 0).then_some((place, contender.label.as_str(), picture))
     });
@@ -114,7 +133,14 @@ pub fn charts(view: &View<'_>) -> Vec<Chart> {
 fn picture(id: String, label: &str, one: &Picture, end_ns: f64, end_bytes: f64) -> Chart {
     let (time, second) = scale_of(Unit::Nanoseconds, end_ns);
     let (size, unit) = scale_of(Unit::Bytes, end_bytes);
-    let series = [("read", &one.read), ("written", &one.written)].into_iter().enumerate();
+    let kinds = [
+        ("read", &one.read),
+        ("written", &one.written),
+        ("of metadata", &one.metadata),
+        ("of the journal", &one.journal),
+    ];
+    let is_shown = |style: usize| style < 2 || !kinds[style].1.is_empty();
+    let series = kinds.into_iter().enumerate().filter(|(style, _)| is_shown(*style));
     let series = series.map(|(key, (what, cells))| {
         let mut sums: BTreeMap<(u64, u64), u64> = BTreeMap::new();
         for [column, row, bytes] in cells {
@@ -139,7 +165,8 @@ fn picture(id: String, label: &str, one: &Picture, end_ns: f64, end_bytes: f64) 
         });
         Series { key, mark: Mark::Dots, points: points.collect() }
     });
-    let keys = ["read", "written"].into_iter().enumerate();
+    let names = ["read", "written", "metadata", "journal"];
+    let keys = names.into_iter().enumerate().filter(|(style, _)| is_shown(*style));
     let share = one.order() * 100.0;
     Chart {
         says: format!(
@@ -179,7 +206,7 @@ fn histograms(one: &Picture) -> Table {
     table
 }
 
-/// How each contender used the disk. None where none was modelled.
+/// How each contender used the disk. None where none was traced or modelled.
 pub fn table(view: &View<'_>) -> Option<Table> {
     let pictures = pictures(view);
     let mut table = Table::new(&[
@@ -187,6 +214,8 @@ pub fn table(view: &View<'_>) -> Option<Table> {
         "requests",
         "read",
         "written",
+        "metadata",
+        "journal",
         "flushes",
         "in order",
         "mean distance",
@@ -202,6 +231,8 @@ pub fn table(view: &View<'_>) -> Option<Table> {
             Cell::whole(one.accesses()),
             bytes(Some(one.read_bytes)),
             bytes(Some(one.written_bytes)),
+            bytes(one.known_bytes(one.metadata_bytes)),
+            bytes(one.known_bytes(one.journal_bytes)),
             Cell::whole(one.flushes),
             Cell::number(one.order(), format!("{:.0} %", one.order() * 100.0)),
             bytes(Some(one.mean_distance_bytes)),
