@@ -4,7 +4,7 @@
 //! given back and a record is yielded; nothing that concerns giving back hears a stop or a bound
 //! of the trial, which have bounds of their own.
 
-use std::fs::DirBuilder;
+use std::fs::{DirBuilder, File};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -341,7 +341,7 @@ impl Trial<'_> {
         }
         self.record.mounted_as = self.mounted_as(&directory).filter(|_| has_files);
         if spec.side_by_side.is_some() {
-            self.begin_measuring(&mut attached, tools)?;
+            self.begin_measuring(file_system, &mut attached, tools)?;
             self.take_turns(instance, tools)?;
             self.end_measuring(&mut attached)?;
         } else {
@@ -350,7 +350,7 @@ impl Trial<'_> {
             self.record.space_before = space(&directory).filter(|_| has_files);
             self.prepare(&directory)?;
             self.meet(Meeting::Run, tools)?;
-            self.begin_measuring(&mut attached, tools)?;
+            self.begin_measuring(file_system, &mut attached, tools)?;
             self.run_once(instance, tools, &directory)?;
             self.end_measuring(&mut attached)?;
             self.meet(Meeting::End, tools)?;
@@ -514,6 +514,7 @@ impl Trial<'_> {
     /// Begins what modelled disks will say, and the trace.
     fn begin_measuring(
         &mut self,
+        file_system: &FileSystem,
         attached: &mut Option<&mut Attached>,
         tools: &mut Toolbox,
     ) -> Result<(), Failure> {
@@ -523,7 +524,15 @@ impl Trial<'_> {
             None => tools.note("not traced: it has no device of its own"),
             Some(attached) => {
                 let (node, size_bytes) = (attached.node(), attached.size_bytes());
-                let tracer = Tracer::begin(node, size_bytes, trace.file.is_some());
+                // On other layers of the kernel it lies elsewhere.
+                let is_whole = self.node.as_ref() == Some(node);
+                let journal = match File::open(node.path()) {
+                    Ok(device) if is_whole && file_system.needs_device => {
+                        (file_system.journal)(&device).unwrap_or_default()
+                    }
+                    _ => Vec::new(),
+                };
+                let tracer = Tracer::begin(node, size_bytes, journal, trace.file.is_some());
                 self.tracer = Some(tracer.map_err(|problem| {
                     Failure::of(format!("the device's requests cannot be traced: {problem}"))
                 })?);

@@ -26,7 +26,9 @@ mod ufs;
 mod xfs;
 mod zfs;
 
-use std::fs;
+use std::fs::{self, File};
+use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -110,6 +112,9 @@ pub(crate) fn cpu_time_of(name: &str) -> Option<u64> {
     ticks.reduce(|sum, more| sum + more).map(|ticks| ticks * tick_ns)
 }
 
+/// Reads where a journal lies.
+pub type Journal = fn(&File) -> io::Result<Vec<Range<u64>>>;
+
 /// What a file system is and needs.
 pub struct FileSystem {
     /// The name in the notation of a contender.
@@ -154,6 +159,9 @@ pub struct FileSystem {
     /// Mount options that give the root directory to a user and a group, by number, where chown(2)
     /// cannot.
     pub owner_options: fn(user: u32, group: u32) -> Vec<String>,
+    /// The ranges of bytes on its device in which its journal lies, as its superblock says; none where it has none
+    /// there, or where that is not known.
+    pub journal: Journal,
     kind: Kind,
 }
 
@@ -191,6 +199,7 @@ impl FileSystem {
             size_bytes_ordinary: 0,
             counts_write_bytes: true,
             owner_options: |_, _| Vec::new(),
+            journal: |_| Ok(Vec::new()),
             kind,
         }
     }

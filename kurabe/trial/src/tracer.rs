@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Read, Write};
+use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
@@ -43,9 +44,14 @@ pub struct Tracer {
 }
 
 impl Tracer {
-    /// Begins to follow a device of so many bytes. With `keeps` every request is kept, otherwise only what
-    /// the picture of all shows.
-    pub fn begin(node: &Node, size_bytes: u64, keeps: bool) -> Result<Tracer, String> {
+    /// Begins to follow a device of so many bytes, on which a journal lies in the ranges `journal`. With `keeps` every
+    /// request is kept, otherwise only what the picture of all shows.
+    pub fn begin(
+        node: &Node,
+        size_bytes: u64,
+        journal: Vec<Range<u64>>,
+        keeps: bool,
+    ) -> Result<Tracer, String> {
         let device = Traceable::of(node, size_bytes)?;
         let failed = |what: &'static str| move |error| format!("{what}: {error}");
         let tracefs = tracefs().map_err(failed("tracefs"))?;
@@ -62,6 +68,7 @@ impl Tracer {
         let rings = rings.collect::<io::Result<Vec<Ring>>>();
         let rings = rings.map_err(failed("following the kernel's tracepoints"))?;
         let mut requests = Requests::new(device);
+        requests.recorder.set_journal(journal);
         if keeps {
             requests.recorder.keep();
         }

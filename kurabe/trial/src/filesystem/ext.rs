@@ -1,5 +1,10 @@
 //! ext2, ext3 and ext4: e2fsprogs.
 
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+
 use super::kernel::{Asked, Kernel, words};
 use super::{FileSystem, Owner, Stage, Tool};
 
@@ -66,8 +71,30 @@ const fn ext(
         mkfs_flags: "cjnqvDFKSV",
         mkfs_paths: "dlz",
         size_bytes_min: 16 << 20,
+        journal,
         ..FileSystem::of_kernel(name, summary, kernel)
     }
+}
+
+/// The copy of the journal's inode in the superblock, where that is made of extents (`s_jnl_blocks` in
+/// Documentation/filesystems/ext4/super.rst, `ext4_extent` in ifork.rst).
+fn journal(device: &File) -> io::Result<Vec<Range<u64>>> {
+    let mut superblock = [0; 1024];
+    device.read_exact_at(&mut superblock, 1024)?;
+    let half = |at: usize| u64::from(u16::from_le_bytes([superblock[at], superblock[at + 1]]));
+    let word = |at: usize| half(at) | half(at + 2) << 16;
+    let (backup_kind, root) = (superblock[0xfd], 0x10c);
+    let (magic, extents, depth) = (half(root), half(root + 2), half(root + 6));
+    if backup_kind != 1 || magic != 0xf30a || depth != 0 || extents > 4 {
+        return Ok(Vec::new());
+    }
+    let block_bytes = 1024_u64 << word(0x18).min(6);
+    let extent = |number: u64| {
+        let at = root + 12 * (number as usize + 1);
+        let first = (half(at + 6) << 32 | word(at + 8)) * block_bytes;
+        first..first + half(at + 4) * block_bytes
+    };
+    Ok((0..extents).map(extent).collect())
 }
 
 /// e2freefrag(8): `4K... 8K- : 12 14 0.01%`, with the number of extents and their blocks.
@@ -228,5 +255,26 @@ mod tests {
             "mkfs.ext4 -q -F -E a=1 -Eb=2,nodiscard /dev/loop7"
         );
         assert_eq!(command("ext4 -E discard", false), "mkfs.ext4 -q -F -E discard /dev/loop7");
+    }
+
+    #[test]
+    fn the_journal_lies_where_the_superblock_says() {
+        let mut image = vec![0; 4096];
+        let superblock = &mut image[1024..2048];
+        superblock[0x18] = 2;
+        superblock[0xfd] = 1;
+        let numbers: [u16; 12] = [0xf30a, 2, 4, 0, 0, 0, 0, 0, 16, 0, 7, 0];
+        for (place, number) in numbers.into_iter().chain([16, 0, 8, 1, 9, 0]).enumerate() {
+            superblock[0x10c + 2 * place..][..2].copy_from_slice(&number.to_le_bytes());
+        }
+        let device = tempfile::tempfile().unwrap();
+        device.write_all_at(&image, 0).unwrap();
+        let high = (1_u64 << 32) + 9;
+        assert_eq!(
+            journal(&device).unwrap(),
+            [7 * 4096..23 * 4096, high * 4096..(high + 8) * 4096]
+        );
+        device.write_all_at(&[2], 1024 + 0x10c + 6).unwrap();
+        assert_eq!(journal(&device).unwrap(), []);
     }
 }

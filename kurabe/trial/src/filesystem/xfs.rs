@@ -1,5 +1,10 @@
 //! XFS: xfsprogs.
 
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+
 use super::kernel::{Asked, Kernel};
 use super::{FileSystem, Owner, Tool};
 
@@ -11,6 +16,7 @@ pub static XFS: FileSystem = FileSystem {
     modules: &["xfs"],
     mkfs_flags: "fNqVK",
     mkfs_paths: "cp",
+    journal,
     ..FileSystem::of_kernel(
         "xfs",
         "allocation groups that work side by side, B+ trees, a log of metadata",
@@ -39,6 +45,23 @@ pub static XFS: FileSystem = FileSystem {
 
 const fn tool(name: &'static str) -> Tool {
     Tool::new(name, "xfsprogs", "-V")
+}
+
+/// The log within the device (`sb_logstart` of `struct xfs_dsb`, fs/xfs/libxfs/xfs_format.h).
+fn journal(device: &File) -> io::Result<Vec<Range<u64>>> {
+    let mut superblock = [0; 512];
+    device.read_exact_at(&mut superblock, 0)?;
+    let word = |at: usize| {
+        u64::from(u32::from_be_bytes(superblock[at..at + 4].try_into().expect("four bytes")))
+    };
+    let (block_bytes, group_blocks, log_blocks) = (word(4), word(84), word(96));
+    // The number of the allocation group, then of the block in it.
+    let (start, group_bits) = (word(48) << 32 | word(52), u32::from(superblock[124]).min(63));
+    if &superblock[..4] != b"XFSB" || start == 0 {
+        return Ok(Vec::new());
+    }
+    let block = (start >> group_bits) * group_blocks + (start & ((1 << group_bits) - 1));
+    Ok(vec![block * block_bytes..(block + log_blocks) * block_bytes])
 }
 
 /// xfs_db(8), freesp: a line for each range of sizes, `from to extents blocks percent`.
@@ -83,5 +106,24 @@ mod tests {
         let said = "blocksize = 4096\n   from      to extents  blocks    pct\n      1       1      16      16   0.01\n  16384   32768       3   98260  85.70\n";
         let found = free("x", &mut |_| Some(said.into())).unwrap();
         assert_eq!(found, [(4096, 16), (32_753 * 4096, 3)]);
+    }
+
+    #[test]
+    fn the_log_lies_where_the_superblock_says() {
+        let device = tempfile::tempfile().unwrap();
+        device.set_len(512).unwrap();
+        assert_eq!(journal(&device).unwrap(), []);
+        for (at, bytes) in [
+            (0, &b"XFSB"[..]),
+            (4, &4096_u32.to_be_bytes()),
+            // Block 5 of the third group.
+            (48, &(2_u64 << 14 | 5).to_be_bytes()),
+            (84, &10_000_u32.to_be_bytes()),
+            (96, &1000_u32.to_be_bytes()),
+            (124, &[14]),
+        ] {
+            device.write_all_at(bytes, at).unwrap();
+        }
+        assert_eq!(journal(&device).unwrap(), [20_005 * 4096..21_005 * 4096]);
     }
 }
