@@ -5,6 +5,7 @@
 //! been replied to. Whatever else arrived may be there or not, each write for itself, and a write can
 //! be torn between sectors of [`SECTOR_BYTES`]. Of several writes to one sector the last that is
 //! there counts. A sector itself is whole. No order is assumed that a flush does not enforce.
+//! A disk with a model of its cache says besides which writes it had made durable by then ([`Recorder::let_destage`]).
 //!
 //! Knows nothing of file systems, of what the bytes mean, of how a state is judged, and nothing of
 //! the laboratory.

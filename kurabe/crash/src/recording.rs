@@ -9,6 +9,7 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -54,6 +55,12 @@ pub struct Request {
     pub replied: Option<Instant>,
     /// When it arrived, in ns since the recording began.
     pub arrived_ns: u64,
+    /// When it was replied to, in ns since the recording began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replied_ns: Option<u64>,
+    /// When the disk had made it durable without being asked, where the disk tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub destaged: Option<Instant>,
 }
 
 /// Something that the load said to be durable.
@@ -134,6 +141,7 @@ impl Log {
         self.requests.truncate(number);
         for request in &mut self.requests {
             request.replied = request.replied.filter(|replied| *replied <= self.end);
+            request.replied_ns = request.replied_ns.filter(|_| request.replied.is_some());
         }
         self.acknowledgements.retain(|one| one.instant <= self.end);
     }
@@ -225,6 +233,44 @@ impl<D: BlockDevice> Recorder<D> {
         Recording { log, data: self.data.clone() }
     }
 
+    /// Notes in a recording which writes the disk below had made durable without a flush. `durable` says when, of writes
+    /// of which it is told when each was replied to, and its bytes.
+    pub fn let_destage(
+        &self,
+        recording: &mut Recording,
+        durable: impl FnOnce(&[(time::Instant, Range<u64>)]) -> Vec<Option<time::Instant>>,
+    ) {
+        let log = &mut recording.log;
+        let at = |ns: u64| self.began + time::Duration::from_nanos(ns);
+        let of_write = |request: &Request| {
+            let range = request.sector..request.sector + request.sectors;
+            let bytes = range.start * SECTOR_BYTES..range.end * SECTOR_BYTES;
+            request
+                .replied_ns
+                .filter(|_| request.operation == Operation::Write)
+                .map(|ns| (at(ns), bytes))
+        };
+        let writes: Vec<_> = log.requests.iter().filter_map(of_write).collect();
+        let durable = durable(&writes);
+        assert_eq!(durable.len(), writes.len());
+        // The first instant that is known to be no earlier: a cut comes right after an instant.
+        let mut instants: Vec<(u64, Instant)> =
+            log.requests.iter().map(|one| (one.arrived_ns, one.arrived)).collect();
+        instants.extend(log.acknowledgements.iter().map(|one| (one.received_ns, one.instant)));
+        instants.sort_unstable();
+        let instant_of = |durable: time::Instant| {
+            let ns = durable.saturating_duration_since(self.began).as_nanos() as u64;
+            let next = instants.partition_point(|(at_ns, _)| *at_ns < ns);
+            instants.get(next).map(|(_, instant)| *instant)
+        };
+        let mut durable = durable.into_iter();
+        for request in &mut log.requests {
+            if of_write(request).is_some() {
+                request.destaged = durable.next().flatten().and_then(instant_of);
+            }
+        }
+    }
+
     fn log(&self) -> MutexGuard<'_, Log> {
         self.log.lock().expect("no thread panics while it holds the log")
     }
@@ -250,6 +296,8 @@ impl<D: BlockDevice> Recorder<D> {
             arrived,
             replied: None,
             arrived_ns,
+            replied_ns: None,
+            destaged: None,
         });
         (log.requests.len() - 1, data_sector)
     }
@@ -271,9 +319,11 @@ impl<D: BlockDevice> Recorder<D> {
 
     fn reply(&self, request: usize, result: io::Result<()>) -> io::Result<()> {
         if result.is_ok() {
+            let replied_ns = Some(self.elapsed_ns());
             let mut log = self.log();
             log.end += 1;
             log.requests[request].replied = Some(log.end);
+            log.requests[request].replied_ns = replied_ns;
         }
         result
     }

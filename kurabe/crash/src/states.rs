@@ -103,7 +103,7 @@ pub struct States {
     recording: Arc<Recording>,
     before: Arc<dyn BlockDevice>,
     /// Of each request that changes sectors, when it became durable: the reply of the first flush that
-    /// arrived after its own reply.
+    /// arrived after its own reply, or the disk's own doing.
     durable_from: Vec<Option<Instant>>,
     hashes: RefCell<BTreeMap<u32, u64>>,
     /// What is durable at the cut whose disk was made last: the next costs only what came since.
@@ -139,7 +139,8 @@ impl States {
             .map(|request| {
                 let replied = request.replied?;
                 let at = flushed.partition_point(|(arrived, _)| *arrived <= replied);
-                flushed.get(at).map(|(_, durable)| *durable)
+                let by_flush = flushed.get(at).map(|(_, durable)| *durable);
+                [by_flush, request.destaged].into_iter().flatten().min()
             })
             .collect();
         let durable = RefCell::new(Durable::new(&recording.log, &durable_from, false));

@@ -373,3 +373,34 @@ fn a_kept_recording_is_believed_only_when_it_can_be() {
         assert!(Recording::open(log, data()).is_err());
     }
 }
+
+/// What a disk has written out by itself is lost in no state from then on, and nothing else changes.
+#[test]
+fn what_the_disk_wrote_out_by_itself_is_not_lost() {
+    let device = recorder();
+    device.write_at(&[1; 1024], 0).unwrap();
+    device.write_at(&[2; 512], 512).unwrap();
+    device.acknowledge("both are written");
+    device.write_at(&[3; 512], 4096).unwrap();
+    let mut recording = device.recording();
+    // The second has left the cache when the acknowledgement comes; the first has not, as a whole.
+    device.let_destage(&mut recording, |writes| {
+        let ranges: Vec<_> = writes.iter().map(|(_, range)| range.clone()).collect();
+        assert_eq!(ranges, [0..1024, 512..1024, 4096..4608]);
+        vec![None, Some(writes[1].0), None]
+    });
+    let recording = Arc::new(recording);
+    let acknowledged = recording.log.acknowledgements[0].instant;
+    assert_eq!(recording.log.requests[1].destaged, Some(acknowledged));
+    let states = States::new(recording.clone(), before(), Flushes::Kept);
+    assert_eq!(states.volatile(acknowledged - 1), [0, 1]);
+    assert_eq!(states.volatile(acknowledged), [0]);
+    let mut random = ChaCha8Rng::seed_from_u64(1);
+    let mut left = |loss| {
+        let mut bytes = [0; 1024];
+        let state = states.state(acknowledged, loss, &mut random);
+        states.disk(&state).read_at(&mut bytes, 0).unwrap();
+        (bytes[0], bytes[512])
+    };
+    assert_eq!((left(Loss::All), left(Loss::Nothing)), ((0, 2), (1, 2)));
+}

@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -14,9 +15,10 @@ use block::BlockDevice;
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 
+use crate::extents::Extents;
 use crate::profile::{Placed, Profile, ProfileError};
 use crate::trace::{Entry, Recorder};
-use crate::{Disk, Operation, Request};
+use crate::{Destaged, Disk, Operation, Request};
 
 /// Below this a sleep lasts longer than it should.
 const SPIN_MAX: Duration = Duration::from_micros(25);
@@ -44,6 +46,8 @@ struct State {
     leader: Option<u64>,
     lateness: Histogram<u64>,
     trace: Recorder,
+    /// What left the cache, where that is followed.
+    destaged: Option<Vec<Destaged>>,
     model_ns: u64,
     calls: u64,
     /// What is said of it, once the part that matters is over.
@@ -79,6 +83,7 @@ impl<D: BlockDevice> Emulated<D> {
             leader: None,
             lateness: Histogram::new_with_bounds(1, LATENESS_NS_MAX, 2).expect("sound bounds"),
             trace: Recorder::new(inner.len()),
+            destaged: None,
             model_ns: 0,
             calls: 0,
             said: None,
@@ -136,6 +141,39 @@ impl<D: BlockDevice> Emulated<D> {
     /// Hands out the trace so far. Requests wait meanwhile.
     pub fn with_trace<T>(&self, take: impl FnOnce(&mut Recorder) -> T) -> T {
         take(&mut self.lock().trace)
+    }
+
+    /// Keeps from now on what [`Emulated::durable`] needs.
+    pub fn follow_cache(&self) {
+        self.lock().destaged = Some(Vec::new());
+    }
+
+    /// When each of these writes had left the cache for where it is durable, if it had; of each is known when it was
+    /// answered, and which bytes it wrote. None where the model does not tell, or nobody followed it.
+    pub fn durable(&self, writes: &[(Instant, Range<u64>)]) -> Vec<Option<Instant>> {
+        let mut state = self.lock();
+        let now = self.now_ns();
+        state.disk.advance(now);
+        state.take_replies();
+        state.appoint();
+        let Some(destaged) = &state.destaged else { return vec![None; writes.len()] };
+        let durable = writes.iter().map(|(replied, range)| {
+            if !self.profile.has_write_cache() {
+                return Some(*replied);
+            }
+            let replied_ns = replied.saturating_duration_since(self.began).as_nanos() as u64;
+            let placed = self.placed.place(Request::write(range.start, range.end - range.start));
+            let mut left = Extents::default();
+            left.insert(placed.offset..placed.end(), 0);
+            // What was taken before the reply may have been taken before the write.
+            let first = destaged.partition_point(|one| one.began_ns < replied_ns);
+            let (_, one) = (1..).zip(&destaged[first..]).find(|(number, one)| {
+                left.remove(one.range.clone(), *number);
+                left.is_empty()
+            })?;
+            Some(self.began + Duration::from_nanos(one.ended_ns)).filter(|_| one.ended_ns <= now)
+        });
+        durable.collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -212,6 +250,11 @@ impl<D: BlockDevice> Emulated<D> {
 
 impl State {
     fn take_replies(&mut self) {
+        while let Some(destaged) = self.disk.destaged() {
+            if let Some(all) = &mut self.destaged {
+                all.push(destaged);
+            }
+        }
         while let Some(reply) = self.disk.reply() {
             let condvar = self.waiting.remove(&reply.id).expect("it was asked");
             self.fixed.insert(reply.id, reply.at_ns);
@@ -292,5 +335,44 @@ impl<D: BlockDevice> BlockDevice for Emulated<D> {
 
     fn is_read_only(&self) -> bool {
         self.inner.is_read_only()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use block::MemoryDevice;
+
+    use super::*;
+    use crate::Kind;
+
+    fn disk(words: &str) -> Emulated<MemoryDevice> {
+        let profile = Profile::read(Kind::Hard, words).unwrap();
+        let disk = Emulated::new(MemoryDevice::new(64 << 20, 4096), profile).unwrap();
+        disk.follow_cache();
+        disk
+    }
+
+    #[test]
+    fn a_write_stays_in_the_cache_until_the_disk_is_idle() {
+        let disk = disk("7200rpm");
+        disk.write_at(&[1; 8192], 1 << 20).unwrap();
+        let write = [(Instant::now(), 1 << 20..(1 << 20) + 8192)];
+        let durable = loop {
+            if let Some(durable) = disk.durable(&write)[0] {
+                break durable;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        assert!(durable > write[0].0);
+        // What was not written never leaves the cache.
+        assert_eq!(disk.durable(&[(write[0].0, 0..4096)]), [None]);
+    }
+
+    #[test]
+    fn without_a_cache_what_was_answered_is_durable() {
+        let disk = disk("7200rpm,write_cache_mib=0");
+        disk.write_at(&[1; 4096], 0).unwrap();
+        let replied = Instant::now();
+        assert_eq!(disk.durable(&[(replied, 0..4096)]), [Some(replied)]);
     }
 }

@@ -16,7 +16,7 @@ use shingles::Shingles;
 use crate::extents::Extents;
 use crate::profile::Parameters;
 use crate::random::Random;
-use crate::{Disk, Operation, Reply, Request, ms, transfer_ns};
+use crate::{Destaged, Disk, Operation, Reply, Request, ms, transfer_ns};
 
 /// Ranges of earlier reads that are kept.
 const SEGMENTS: usize = 16;
@@ -151,6 +151,7 @@ pub struct HardDisk {
     stream: Option<Stream>,
     segments: VecDeque<Range<u64>>,
     replies: VecDeque<Reply>,
+    destaged: VecDeque<Destaged>,
     number: u64,
     counters: Counters,
 }
@@ -201,6 +202,7 @@ impl HardDisk {
             stream: None,
             segments: VecDeque::new(),
             replies: VecDeque::new(),
+            destaged: VecDeque::new(),
             number: 0,
             counters: Counters::default(),
         }
@@ -578,6 +580,8 @@ impl HardDisk {
         self.reserved_bytes += bytes;
         self.counters.destages += 1;
         let end_ns = self.write(&range);
+        let destaged = Destaged { began_ns: self.now_ns, ended_ns: end_ns, range: range.clone() };
+        self.destaged.push_back(destaged);
         self.job = Some(Job { end_ns, work: Work::Destage(range) });
     }
 
@@ -679,6 +683,10 @@ impl Disk for HardDisk {
 
     fn reply(&mut self) -> Option<Reply> {
         self.replies.pop_front()
+    }
+
+    fn destaged(&mut self) -> Option<Destaged> {
+        self.destaged.pop_front()
     }
 
     fn volatile_bytes(&self) -> u64 {

@@ -9,6 +9,8 @@
 //! and where their parameters come from: `docs/reference/disk-models.md`. Knows nothing of file
 //! systems and of the laboratory.
 
+use std::ops::Range;
+
 mod cloud;
 mod emulated;
 mod extents;
@@ -84,6 +86,17 @@ pub struct Reply {
     pub at_ns: u64,
 }
 
+/// A part of the cache that was written out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Destaged {
+    /// When the bytes were taken.
+    pub began_ns: u64,
+    /// When they were durable.
+    pub ended_ns: u64,
+    /// Which bytes.
+    pub range: Range<u64>,
+}
+
 /// A disk in virtual time.
 pub trait Disk: Send {
     /// A request arrives, no earlier than anything that the disk was told before.
@@ -97,6 +110,12 @@ pub trait Disk: Send {
 
     /// The next reply whose time is fixed, in the order in which that happened.
     fn reply(&mut self) -> Option<Reply>;
+
+    /// What it has taken from its cache to where it is durable, the next of it in the order in which that began. A disk
+    /// that does not say so has nothing.
+    fn destaged(&mut self) -> Option<Destaged> {
+        None
+    }
 
     /// Bytes that were acknowledged and would be lost with the power.
     fn volatile_bytes(&self) -> u64;

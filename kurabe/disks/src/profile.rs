@@ -378,6 +378,11 @@ impl Profile {
         }
     }
 
+    /// Whether a write can be acknowledged before it is where it stays.
+    pub fn has_write_cache(&self) -> bool {
+        self.kind != Kind::Hard || self.parameters.get("write_cache_mib") > 0.0
+    }
+
     /// Each parameter: name, value, unit and meaning, source.
     pub fn listing(&self) -> Vec<[String; 4]> {
         let mut rows: Vec<[String; 4]> = self

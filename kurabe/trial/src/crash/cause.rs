@@ -226,6 +226,8 @@ mod tests {
                 arrived: instant - 1,
                 replied: Some(instant),
                 arrived_ns: instant,
+                replied_ns: None,
+                destaged: None,
             });
         }
         Log {

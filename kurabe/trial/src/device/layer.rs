@@ -11,7 +11,9 @@ mod record;
 mod ssd;
 
 use std::io::{self, Write};
+use std::ops::Range;
 use std::sync::Arc;
+use std::time::Instant;
 
 use block::BlockDevice;
 use serde_json::Value;
@@ -39,6 +41,12 @@ pub trait ModelledDisk: Send + Sync {
 
     /// Keeps every request from now on.
     fn keep_trace(&self);
+
+    /// Keeps from now on what [`ModelledDisk::durable`] needs.
+    fn follow_cache(&self);
+
+    /// When each of these writes had left the disk's cache for where it is durable, if it had.
+    fn durable(&self, writes: &[(Instant, Range<u64>)]) -> Vec<Option<Instant>>;
 
     /// Writes what was kept, and says how many requests found no room.
     fn write_trace(&self, out: &mut dyn Write) -> io::Result<u64>;
@@ -89,6 +97,11 @@ pub fn check_size(text: &str, size_bytes: u64) -> Result<(), String> {
     }
 }
 
+/// Whether a layer is a modelled disk.
+pub fn is_modelled(text: &str) -> bool {
+    rotational(std::slice::from_ref(&text.to_string())).is_some()
+}
+
 /// Whether the kernel is to be told that a device below these layers turns, the uppermost first.
 pub fn rotational(layers: &[String]) -> Option<bool> {
     layers.iter().find_map(|text| {
@@ -125,7 +138,7 @@ fn no_words(words: &str) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
 
     use block::MemoryDevice;
 

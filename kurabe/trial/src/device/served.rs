@@ -281,7 +281,7 @@ struct Serving {
     top: Option<(Arc<Changeable>, Arc<Server>)>,
     counted: Option<Arc<CountingDevice<FileDevice>>>,
     disks: Vec<Arc<dyn ModelledDisk>>,
-    recorder: Option<Arc<Recorder<Disk>>>,
+    recorder: Option<Arc<Recorder<Stack>>>,
     recording: Option<Arc<Recording>>,
     /// The states of the recording on a disk that keeps its word, and on one that does not.
     states: Vec<(Flushes, States)>,
@@ -323,10 +323,16 @@ impl Serving {
             }
             Ask::Record { size_bytes, layers, data_bytes_max } => {
                 let disk = Disk::over(Arc::new(Stale::new(size_bytes)));
-                let recorder = Recorder::new(disk, input()?).with_bytes_max(data_bytes_max);
-                let recorder = Arc::new(recorder);
+                // A modelled disk is recorded as the host sees it, and has a cache of its own.
+                let first = layers.iter().position(|layer| layer::is_modelled(layer));
+                let (above, of_disk) = layers.split_at(first.unwrap_or(layers.len()));
+                let below_it = below(of_disk, Box::new(disk))?;
+                below_it.disks.iter().for_each(|disk| disk.follow_cache());
+                self.disks = below_it.disks;
+                let recorder = Recorder::new(below_it.stack, input()?);
+                let recorder = Arc::new(recorder.with_bytes_max(data_bytes_max));
                 self.recorder = Some(recorder.clone());
-                self.serve(below(&layers, Box::new(recorder))?.stack, None)
+                self.serve(below(above, Box::new(recorder))?.stack, None)
             }
             Ask::Open { log } => {
                 let recording = Recording::open(log, input()?).map_err(io::Error::other)?;
@@ -339,7 +345,11 @@ impl Serving {
             }
             Ask::Now => Ok(serde_json::to_value(self.recorder()?.now())?),
             Ask::Log => {
-                let recording = Arc::new(self.recorder()?.recording());
+                let mut recording = self.recorder()?.recording();
+                if let Some(disk) = self.disks.last() {
+                    self.recorder()?.let_destage(&mut recording, |writes| disk.durable(writes));
+                }
+                let recording = Arc::new(recording);
                 let log = serde_json::to_value(&recording.log)?;
                 self.recording = Some(recording);
                 Ok(log)
@@ -359,7 +369,7 @@ impl Serving {
         self.disks.last().map(|disk| &**disk).ok_or_else(none)
     }
 
-    fn recorder(&self) -> io::Result<&Recorder<Disk>> {
+    fn recorder(&self) -> io::Result<&Recorder<Stack>> {
         self.recorder.as_deref().ok_or_else(nothing)
     }
 

@@ -1,7 +1,9 @@
 //! What the layers of modelled disks have in common.
 
 use std::io::{self, Write};
+use std::ops::Range;
 use std::sync::Arc;
+use std::time::Instant;
 
 use block::BlockDevice;
 use disks::{Emulated, Kind, Profile};
@@ -20,6 +22,14 @@ impl<D: BlockDevice> ModelledDisk for Emulated<D> {
 
     fn keep_trace(&self) {
         self.with_trace(disks::trace::Recorder::keep);
+    }
+
+    fn follow_cache(&self) {
+        Emulated::follow_cache(self);
+    }
+
+    fn durable(&self, writes: &[(Instant, Range<u64>)]) -> Vec<Option<Instant>> {
+        Emulated::durable(self, writes)
     }
 
     fn write_trace(&self, out: &mut dyn Write) -> io::Result<u64> {
