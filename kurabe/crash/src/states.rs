@@ -111,8 +111,18 @@ pub struct States {
 }
 
 impl States {
-    /// `before` is the disk as it was before the first request.
+    /// `before` is the disk as it was before the first request. What a disk has written out by itself counts only where
+    /// flushes are kept: one of them may have caused it.
     pub fn new(recording: Arc<Recording>, before: Arc<dyn BlockDevice>, flushes: Flushes) -> Self {
+        States::with(recording, before, flushes, flushes == Flushes::Kept)
+    }
+
+    fn with(
+        recording: Arc<Recording>,
+        before: Arc<dyn BlockDevice>,
+        flushes: Flushes,
+        destages: bool,
+    ) -> Self {
         let obeyed = |request: &&Request| match flushes {
             Flushes::Kept => true,
             Flushes::IgnoredFrom(instant) => request.arrived < instant,
@@ -140,7 +150,8 @@ impl States {
                 let replied = request.replied?;
                 let at = flushed.partition_point(|(arrived, _)| *arrived <= replied);
                 let by_flush = flushed.get(at).map(|(_, durable)| *durable);
-                [by_flush, request.destaged].into_iter().flatten().min()
+                let destaged = request.destaged.filter(|_| destages);
+                [by_flush, destaged].into_iter().flatten().min()
             })
             .collect();
         let durable = RefCell::new(Durable::new(&recording.log, &durable_from, false));
@@ -216,7 +227,8 @@ impl States {
         let Some(from) = later.next() else { return Vec::new() };
         let to = later.min().map_or(self.recording.log.end, |next| next - 1).max(from);
         let states = self.choose(&StateOptions { from, to, count, seed });
-        let kept = States::new(self.recording.clone(), self.before.clone(), Flushes::Kept);
+        let (recording, before) = (self.recording.clone(), self.before.clone());
+        let kept = States::with(recording, before, Flushes::Kept, false);
         let is_new = |state: &State| {
             let is_durable = |lost: &Lost| kept.durable_from[lost.request];
             state.lost.iter().filter_map(is_durable).any(|durable| durable <= state.instant)

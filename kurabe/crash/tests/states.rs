@@ -403,4 +403,6 @@ fn what_the_disk_wrote_out_by_itself_is_not_lost() {
         (bytes[0], bytes[512])
     };
     assert_eq!((left(Loss::All), left(Loss::Nothing)), ((0, 2), (1, 2)));
+    let control = States::new(recording, before(), Flushes::IgnoredFrom(0));
+    assert_eq!(control.volatile(acknowledged), [0, 1]);
 }
