@@ -35,7 +35,8 @@ mod ssh;
 mod this_machine;
 
 pub use aged::{remove_all as remove_aged, remove_unfinished as remove_unfinished_aged};
-pub use left_out::leave_out_missing;
+pub use guest::cut_power;
+pub use left_out::{leave_out_missing, missing};
 #[cfg(test)]
 pub use preflight::ground_of;
 pub use preflight::{capacity, check_open_files, device_request, needs_device, read_files};

@@ -295,6 +295,41 @@ fn block_layers_are_set_up_in_a_guest_and_taken_down() {
     assert_eq!(site.processes(), [0; 0]);
 }
 
+/// An array loses a member with the power, and is opened without it for every state, in one boot.
+#[test]
+fn a_mirror_that_loses_a_member_with_the_power_is_opened_without_it() {
+    let Some((site, _one)) = site_with_guest() else { return };
+    for tool in ["mdadm", "dmsetup"] {
+        if !has(tool) {
+            eprintln!("SKIPPED: {tool} is not installed, and arrays need it");
+            return;
+        }
+    }
+    let check = "--check=test $(wc -l <$1/log) -ge $(wc -l <$2)";
+    let load = "for i in 1 2 3; do echo $i >>log; sync log; echo $i; done";
+    let flags = ["crash", "--on", "debian", "--device", "48M", "--states", "3", "--lose-member"];
+    let ran = site.run(&[&flags[..], &[check, "ext4 over raid0:2", "--", load]].concat());
+    ran.expect(2).says(&["has no layer that can do without one of its members"]);
+    let with = ["--setup", ">log; sync log", "--out", "power", check, "ext4 over raid1:2"];
+    let ran = site.run(&[&flags[..], &with, &["--", load]].concat());
+    assert!([Some(0), Some(4)].contains(&ran.code), "{} {}", ran.stdout, ran.stderr);
+    let text = fs::read_to_string(site.work().join("power/crash.json")).unwrap();
+    let result: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(result["lose_member"], true);
+    let report = &result["contenders"][0]["outcome"]["Ok"];
+    let (states, control) = (&report["states"], &report["control"]);
+    assert_eq!((&states["tried"], &states["unmountable"]), (&3.into(), &0.into()), "{states}");
+    assert_eq!((&control["tried"], &control["unmountable"]), (&1.into(), &0.into()), "{control}");
+    // Both members were written, and the recording came out of the guest.
+    let log = &report["log"];
+    let bytes = fs::metadata(site.work().join("power/recording-1.data")).unwrap().len();
+    assert_eq!(Some(bytes / 512), log["data_sectors"].as_u64());
+    let sectors = log["sectors"].as_u64().unwrap();
+    let second = log["requests"].as_array().unwrap().iter();
+    assert!(second.filter(|one| one["sector"].as_u64() > Some(sectors / 2)).count() > 3);
+    assert_eq!(site.processes(), [0; 0]);
+}
+
 /// Whether the package source has a package.
 fn has_package(name: &str) -> bool {
     let show = Command::new("apt-cache").args(["show", name]).output();

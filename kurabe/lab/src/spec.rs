@@ -100,6 +100,9 @@ pub struct PowerCuts {
     /// Whether the checks of several states may run at the same time.
     #[serde(default)]
     pub parallel_checks: bool,
+    /// Whether a layer of several members loses one of them with the power.
+    #[serde(default)]
+    pub lose_member: bool,
     /// States to try.
     pub states: usize,
     /// States to try of a disk that ignores flushes.
@@ -108,7 +111,7 @@ pub struct PowerCuts {
     pub flushes: usize,
     /// Seed of the states.
     pub seed: u64,
-    /// `/proc/PID/fd/N` of the runner's empty file for the bytes.
+    /// `/proc/PID/fd/N` of the runner's empty file for the bytes; in a guest its disk.
     pub data: PathBuf,
     /// A state of an earlier recording that is tried again, in the place of all.
     pub replay: Option<serde_json::Value>,

@@ -16,6 +16,7 @@ mod recorded;
 mod share;
 
 use std::fs::File;
+use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
@@ -34,8 +35,10 @@ use serde_json::Value;
 use vocabulary::check::DURABILITY;
 use vocabulary::load::Stage as LoadStage;
 
+use crate::device::is_kurabes_guest;
 use crate::filesystem::{Access, Owner};
 use crate::host_proc::HostProc;
+use crate::lower;
 use crate::scratch::Occupied;
 use crate::stop::Stop;
 use crate::sys::enter_mount_namespace;
@@ -46,7 +49,8 @@ pub use cause::{Cause, Trace};
 use judge::Acknowledged;
 pub use judge::{Finding, Found, Spent, Tally};
 use places::Places;
-use recorded::{copy_written, recording_bytes_max};
+use recorded::copy_written;
+pub use recorded::recording_bytes_max;
 pub use share::{Kept, Share};
 
 /// Name of the variable that tells `kurabe ack` where to write.
@@ -56,6 +60,8 @@ pub const ACK_VARIABLE: &str = "KURABE_ACK";
 const CASES_MAX: usize = 3;
 /// States that one reduction may try.
 const REDUCTION_TRIES_MAX: usize = 60;
+/// The same where block layers are opened for each, which takes seconds.
+const SLOW_TRIES_MAX: usize = 12;
 /// States that are tried without a flush.
 const LEFT_OUT_STATES: usize = 4;
 /// States that are tried side by side: two for each processor, since mounting and unmounting mostly wait.
@@ -134,6 +140,9 @@ pub struct Case {
     pub lost: Vec<LostWrite>,
     /// Whether each of them is needed for the failure.
     pub is_minimal: bool,
+    /// Which member was lost with the power, from 1, and of what.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost_member: Option<String>,
     /// Why it fails, as far as the recording says.
     #[serde(default)]
     pub cause: Option<Cause>,
@@ -248,18 +257,43 @@ pub fn carry_out(setting: Setting<'_>, emit: &mut dyn FnMut(&Event)) -> Record {
 }
 
 fn report(setting: Setting<'_>, emit: &mut dyn FnMut(&Event)) -> Result<CrashReport, Failure> {
-    let data = setting
-        .host
-        .open_writable(&setting.cuts.data, false)
+    let data = recording_file(setting)
         .map_err(|error| Failure::of(format!("the file for the recording: {error}")))?;
+    let recording = data.try_clone();
     let benches = vec![Bench::new(setting, 1, &data)?];
     let share = setting.cuts.share.clone().map(serde_json::from_value).transpose();
     let share = share.map_err(|error| Failure::of(format!("the share cannot be read: {error}")))?;
     let mut trial = Trial { setting, emit, benches, share };
-    let report = trial.whole(data);
+    let mut report = trial.whole(data);
+    if is_kurabes_guest() {
+        // A guest ends with its power cut.
+        let synced = recording.and_then(|recording| recording.sync_all());
+        let synced = synced.map_err(|error| Failure::of(format!("the recording: {error}")));
+        report = report.and_then(|report| synced.map(|()| report));
+    }
     let cleared = trial.benches.iter().map(Bench::clear).fold(Ok(()), Result::and);
     let report = report?;
     cleared.map(|()| report)
+}
+
+/// Where the bytes of the recording go: a file of the runner's, or the disk of a guest.
+fn recording_file(setting: Setting<'_>) -> io::Result<File> {
+    let path = &setting.cuts.data;
+    if is_kurabes_guest() && path == Path::new(guest::inside::DISK) {
+        return File::options().read(true).write(true).open(path);
+    }
+    setting.host.open_writable(path, false)
+}
+
+/// Whether a contender has block layers of the kernel.
+fn has_lower(spec: &TrialSpec) -> bool {
+    lower::of(&spec.contender).next().is_some()
+}
+
+/// The layers of a contender that are served below the recorded device's node: kurabe's own.
+fn served_layers(spec: &TrialSpec) -> Vec<String> {
+    let all = spec.contender.below_texts().into_iter();
+    all.filter(|text| !lower::is_one(text)).collect()
 }
 
 struct Trial<'a, 'e> {
@@ -370,7 +404,7 @@ impl Trial<'_, '_> {
         let bytes_max = recording_bytes_max(&data);
         let disk = bench
             .disks()
-            .record(self.setting.cuts.size_bytes, &spec.contender.below_texts(), bytes_max)
+            .record(self.setting.cuts.size_bytes, &served_layers(spec), bytes_max)
             .map_err(served_failure)?;
         bench.attach(disk)?;
         let mut tools = bench.tools(None);
@@ -418,6 +452,8 @@ impl Trial<'_, '_> {
                 refused = blamed(&bench.ask(&*instance, &all)?, "on what the workload left");
             }
             let (places, left) = match bench.file_system()?.access {
+                // What files know is their place on the layers, not on the device.
+                Access::Mounted if has_lower(spec) => (Places::default(), Files::read(&directory)),
                 Access::Mounted => (Places::of(&directory), Files::read(&directory)),
                 _ => (Places::default(), None),
             };
@@ -451,7 +487,8 @@ impl Trial<'_, '_> {
 
     /// Adds the benches on which states are tried side by side, where disks with the same bytes can be used so.
     fn add_benches(&mut self, recorded: &Recorded) -> Result<(), Failure> {
-        let is_one = !self.benches[0].file_system()?.has_copies;
+        // Names of the kernel's layers are the same for all.
+        let is_one = !self.benches[0].file_system()?.has_copies || has_lower(self.setting.spec);
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let count = if is_one { 1 } else { (processors * BENCHES_PER_PROCESSOR).min(BENCHES_MAX) };
         for number in 2..=count.min(self.setting.cuts.states) {
@@ -626,6 +663,7 @@ impl Trial<'_, '_> {
             last_acknowledgement: None,
             lost: Vec::new(),
             is_minimal: false,
+            lost_member: bench.lost_member_text(state),
             cause: None,
             trace: None,
         };
@@ -682,7 +720,9 @@ fn reduced(
 ) -> Result<Case, Failure> {
     let log = &recorded.recording.log;
     let acknowledged = Acknowledged::of(log, state.acknowledged);
-    let reduction = reduce(&state.lost, REDUCTION_TRIES_MAX, |lost: &[Lost]| {
+    let is_slow = has_lower(bench.setting.spec);
+    let tries_max = if is_slow { SLOW_TRIES_MAX } else { REDUCTION_TRIES_MAX };
+    let reduction = reduce(&state.lost, tries_max, |lost: &[Lost]| {
         let smaller = State { lost: lost.to_vec(), ..state.clone() };
         let found = bench.mount_and_ask(&smaller, Flushes::Kept, &acknowledged)?;
         // What is lost is not reduced to what fsck mends.
@@ -716,6 +756,7 @@ fn reduced(
         finding,
         last_acknowledgement: last.map(|last| last.text.to_string()),
         is_minimal: reduction.is_minimal,
+        lost_member: bench.lost_member_text(&state),
         cause: None,
         trace: None,
         state: State { lost: reduction.lost, ..state },

@@ -8,6 +8,7 @@
 mod luks;
 mod lvm;
 mod members;
+mod on_stack;
 mod raid;
 
 use std::fs::{File, OpenOptions};
@@ -24,13 +25,15 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use vocabulary::suggestion::did_you_mean;
 
 use crate::device::fill::wipe_signatures;
-use crate::device::{is_kurabes_guest, layer};
+use crate::device::{is_kurabes_guest, layer, part_bytes};
 use crate::filesystem::kernel::drop_pages_of;
 use crate::filesystem::{self, Tool, missing_of};
 use crate::node::Node;
 use crate::scratch::Occupied;
 use crate::tool::{Failure, Toolbox};
 use crate::upper;
+
+pub use on_stack::OnStack;
 
 /// What a block layer is and needs.
 pub struct Lower {
@@ -50,8 +53,12 @@ pub struct Lower {
     encrypts: bool,
     /// Whether bytes of the device below appear on it, signatures of earlier runs among them.
     shows_old_bytes: bool,
+    /// Whether it can do without any one of its members.
+    spares_one: bool,
     /// Makes it and opens it; gives the path of its device.
     make: fn(&Place, &mut Toolbox) -> Result<PathBuf, Failure>,
+    /// Opens it after a power failure, as an administrator would; gives the path of its device.
+    open: fn(&Place, &mut Toolbox) -> Result<PathBuf, Failure>,
     /// Whether it still makes its members equal.
     is_syncing: fn(&Place) -> bool,
     /// The command that describes it.
@@ -74,6 +81,8 @@ pub struct Place {
     layer: Layer,
     /// The key, in memory, for a layer that encrypts.
     key: File,
+    /// The number of a member that is gone.
+    lost: Option<u32>,
 }
 
 impl Place {
@@ -258,6 +267,19 @@ pub struct Stack {
     device: Option<(Node, u64)>,
     scratch: Arc<Occupied>,
     opened: Vec<Opened>,
+    /// What its keys are.
+    keys: Keys,
+    /// The number of a member that the lowest layer which can do without has lost.
+    lost: Option<u32>,
+}
+
+/// What keys are, which no file has.
+#[derive(Clone, Copy)]
+enum Keys {
+    /// New ones each time.
+    New,
+    /// The same ones each time, so that a disk that a power failure left can be opened again by `--replay`.
+    Same,
 }
 
 /// A layer that was begun.
@@ -284,10 +306,20 @@ impl Stack {
         device: Option<(Node, u64)>,
         scratch: &Arc<Occupied>,
     ) -> Stack {
+        let layers = Stack::layers_of(contender);
+        let (scratch, opened) = (scratch.clone(), Vec::new());
+        Stack { layers, device, scratch, opened, keys: Keys::New, lost: None }
+    }
+
+    /// The same, to be opened again after power failures, and without a member of this number.
+    pub fn of_power_cuts(self, lost: Option<u32>) -> Stack {
+        Stack { keys: Keys::Same, lost, ..self }
+    }
+
+    /// Those of a contender, from the lowest one.
+    fn layers_of(contender: &Contender) -> Vec<Layer> {
         let layers = contender.below().iter().filter(|layer| by_name(&layer.name).is_some());
-        // From the lowest one.
-        let layers = layers.rev().cloned().collect();
-        Stack { layers, device, scratch: scratch.clone(), opened: Vec::new() }
+        layers.rev().cloned().collect()
     }
 
     /// Whether there are none.
@@ -311,6 +343,35 @@ impl Stack {
 
     /// Makes the next one, from the lowest one.
     pub fn make_next(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+        self.add_next(tools, |lower, place, tools| {
+            let path = (lower.make)(place, tools)?;
+            if lower.shows_old_bytes {
+                wipe(&path)?;
+            }
+            if lower.members_min.is_some() {
+                tools.note(format!(
+                    "{}: one device is divided into {} members, so bytes, flushes and CPU time can be compared, and the speed of members side by side cannot",
+                    place.layer,
+                    place.members()
+                ));
+            }
+            Ok(path)
+        })
+    }
+
+    /// Opens all of them after a power failure.
+    pub fn open_all(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+        while !self.is_whole() {
+            self.add_next(tools, |lower, place, tools| (lower.open)(place, tools))?;
+        }
+        Ok(())
+    }
+
+    fn add_next(
+        &mut self,
+        tools: &mut Toolbox,
+        add: impl FnOnce(&Lower, &Place, &mut Toolbox) -> Result<PathBuf, Failure>,
+    ) -> Result<(), Failure> {
         let index = self.opened.len();
         let layer = self.layers[index].clone();
         if !is_kurabes_guest() {
@@ -319,13 +380,12 @@ impl Stack {
         let lower = by_name(&layer.name).expect("others were left out");
         let (node, size_bytes) = self.top().expect("a layer has a device");
         let (node, name) = (node.clone(), format!("kurabe{index}"));
-        let place = Place { node, size_bytes, name, index, layer, key: new_key()? };
+        let key = new_key(self.keys)?;
+        let lost = self.lost.filter(|_| Some(index) == losing(&self.layers));
+        let place = Place { node, size_bytes, name, index, layer, key, lost };
         self.opened.push(Opened { lower, place, top: None });
         let opened = self.opened.last_mut().expect("it was just added");
-        let path = (lower.make)(&opened.place, tools)?;
-        if lower.shows_old_bytes {
-            wipe(&path)?;
-        }
+        let path = add(lower, &opened.place, tools)?;
         let opening =
             |error: std::io::Error| Failure::of(format!("opening {}: {error}", path.display()));
         let mut device = File::open(&path).map_err(opening)?;
@@ -333,14 +393,19 @@ impl Stack {
         let node = Node::of(&device, &path, &self.scratch).map_err(opening)?;
         tools.show(&node);
         opened.top = Some(Top { _device: device, node, size_bytes });
-        if lower.members_min.is_some() {
-            tools.note(format!(
-                "{}: one device is divided into {} members, so bytes, flushes and CPU time can be compared, and the speed of members side by side cannot",
-                opened.place.layer,
-                opened.place.members()
-            ));
-        }
         Ok(())
+    }
+
+    /// What of the device a byte lies in, in words.
+    fn place_of(&self, byte: u64) -> String {
+        let lowest = self.layers.first().and_then(|layer| members_of(layer));
+        match (lowest, &self.device) {
+            (Some(members), Some((_, size_bytes))) => {
+                let part = part_bytes(*size_bytes, members);
+                format!("member {} of {}", byte / part + 1, self.layers[0].name)
+            }
+            _ => "the device".into(),
+        }
     }
 
     /// Whether one of them has members to be made equal.
@@ -393,6 +458,25 @@ impl Stack {
     }
 }
 
+/// The number of members of a layer that has any.
+fn members_of(layer: &Layer) -> Option<u32> {
+    by_name(&layer.name)?.members_min?;
+    layer.argument.as_deref()?.parse().ok()
+}
+
+/// The place, among layers from the lowest one, of the one that can lose a member.
+fn losing(layers: &[Layer]) -> Option<usize> {
+    layers.iter().position(|layer| by_name(&layer.name).is_some_and(|lower| lower.spares_one))
+}
+
+/// The layer of a contender that can lose a member, and the number of its members.
+pub fn can_lose(contender: &Contender) -> Option<(Layer, u32)> {
+    let layers: Vec<Layer> = Stack::layers_of(contender);
+    let layer = layers[losing(&layers)?].clone();
+    let members = members_of(&layer)?;
+    Some((layer, members))
+}
+
 /// Overwrites the places of a device where tools would find something of an earlier run.
 fn wipe(path: &Path) -> Result<(), Failure> {
     let mut options = OpenOptions::new();
@@ -404,12 +488,15 @@ fn wipe(path: &Path) -> Result<(), Failure> {
     wiped.map_err(|error| Failure::of(format!("wiping signatures of {}: {error}", path.display())))
 }
 
-/// A new key, which no file has.
-fn new_key() -> Result<File, Failure> {
+/// A key, which no file has.
+fn new_key(keys: Keys) -> Result<File, Failure> {
     let failed = |error: std::io::Error| Failure::of(format!("making a key: {error}"));
     let memory = memfd_create("key", MemfdFlags::CLOEXEC).map_err(|error| failed(error.into()))?;
     let mut key = File::from(memory);
-    let bytes: [u8; 32] = rand::random();
+    let bytes: [u8; 32] = match keys {
+        Keys::New => rand::random(),
+        Keys::Same => [7; 32],
+    };
     key.write_all(&bytes).map_err(failed)?;
     Ok(key)
 }
@@ -480,6 +567,7 @@ mod tests {
             index: 0,
             layer: contender.below()[0].clone(),
             key: tempfile::tempfile().unwrap(),
+            lost: None,
         }
     }
 
@@ -560,6 +648,23 @@ mod tests {
                 "0 67584 linear /nodes/vda 67584",
                 "0 67584 linear /nodes/vda 135168"
             ]
+        );
+    }
+
+    #[test]
+    fn the_lowest_layer_with_a_member_to_spare_loses_one() {
+        let known = crate::filesystem::known();
+        let losing = |text| can_lose(&Contender::parse(text, &known).unwrap());
+        let of = |text| losing(text).map(|(layer, members)| (layer.name, members));
+        assert_eq!(of("ext4 over raid1:2 over luks over raid5:3"), Some(("raid5".into(), 3)));
+        assert_eq!(of("ext4 over raid1:2 over raid0:4"), Some(("raid1".into(), 2)));
+        for text in ["ext4", "ext4 over raid0:3", "xfs over lvm-stripe:2", "ext4 over luks"] {
+            assert_eq!(of(text), None, "{text}");
+        }
+        let lost = Place { lost: Some(1), ..place("raid5:3") };
+        assert_eq!(
+            members::left(&lost),
+            ["/dev/mapper/kurabe0-member0", "/dev/mapper/kurabe0-member2"]
         );
     }
 

@@ -7,6 +7,7 @@
 //! becomes of the guest, a record is yielded, and nothing of the guest is left.
 
 use std::io::Write;
+use std::path::PathBuf;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -116,7 +117,7 @@ impl Environment for Guests {
         self.stop = preparation.stop.clone();
         let own = self.host.begin(preparation.stop, preparation.say)?;
         // Before the device is touched: a kernel may be missing.
-        let images = self.images.insert(Images::of(preparation.study, own)?);
+        let images = self.images.insert(Images::of(&preparation.study.contenders, own)?);
         let (early, first) = (&mut self.early, preparation.first);
         let mut made = |device: &Device| {
             *early = first(device).and_then(|spec| Early::begin(images, &spec, device));
@@ -147,156 +148,184 @@ impl Executor for Guests {
 
 impl Guests {
     fn run_one(&mut self, spec: &TrialSpec, on_event: &mut dyn FnMut(&Event)) -> Record {
-        let started = Instant::now();
-        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         if spec.contender.environment.nodes() > 1 {
+            let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             let images = self.images.as_ref().expect("they are there once it is prepared");
             let device = self.host.device().expect("a guest's disk is on a device");
             let begun = Record::begun(spec, unix.as_nanos() as u64);
             return nodes::run(begun, spec, images, device, &self.stop, on_event);
         }
-        let host_load = host_load();
-        let mut heard = Heard::new();
-        let mut timed_out = None;
-        let place = place_of(spec);
         let device = self.host.device().expect("a guest's disk is on a device");
         let images = self.images.as_ref().expect("they are there once it is prepared");
-        let image = images.image(place);
         // Held until the guest is gone: it takes nothing exclusively, and so nobody else can make
         // anything on its disk meanwhile.
         let claimed = device.claim_again().map_err(|error| error.to_string());
-        let booted = match &claimed {
-            Ok(_) => boot(&mut self.early, images, spec, device.device()),
-            Err(refused) => Err(refused.clone()),
+        let boot = Boot::of(spec, device.device());
+        let booted = match (&claimed, &boot) {
+            (Ok(_), Ok(boot)) => begin(&mut self.early, images, boot),
+            (Err(refused), _) | (_, Err(refused)) => Err(refused.clone()),
         };
-        let failure;
-        let mut facts = None;
-        match booted {
-            Err(problem) => failure = problem,
-            Ok(mut guest) => {
-                on_event(&Event::Status { text: format!("booting {place}") });
-                let stopped = || self.stop.raised();
-                let mut is_ready = guest.wait_ready(&stopped);
-                // An emulated kernel gives up now and then before it runs anything, and so the disk is as it was.
-                if !is_ready && !stopped() && guest.has_given_up() {
-                    on_event(&Event::Status { text: format!("booting {place} once more") });
-                    let again = Boot::of(spec, device.device());
-                    if let Ok(again) = again.and_then(|again| again.begin(images, None)) {
-                        guest = again;
-                        is_ready = guest.wait_ready(&stopped);
-                    }
-                }
-                if is_ready {
-                    timed_out = self.converse(&mut guest, spec, &mut heard, on_event);
-                }
-                let is_done = heard.record.as_ref().is_some_and(Reported::is_completed);
-                let ended = guest.end(!is_done);
-                failure = format!("the guest ended: {}{}", ended.end, heard.reason);
-                facts = Some(GuestFacts {
-                    kernel: image.lock().kernel.release.to_string(),
-                    image: image.lock().id.clone(),
-                    acceleration: images.machine.acceleration.to_string(),
-                    boot_ns: ended.boot.map(|boot| boot.as_nanos() as u64),
-                    host_load,
-                    end: ended.end.to_string(),
-                    console: if ended.end == End::Completed {
-                        String::new()
-                    } else {
-                        ended.console
-                    },
-                });
-            }
-        }
-        let (record, failure) = match heard.record.map(|record| record.of(spec)) {
-            Some(Ok(record)) => (Some(record), failure),
-            Some(Err(other)) => (None, other),
-            None => (None, failure),
-        };
-        let mut record = record.unwrap_or_else(|| {
-            let mut record = Record::begun(spec, unix.as_nanos() as u64);
-            record.elapsed_ns = started.elapsed().as_nanos() as u64;
-            let phase = heard.phase;
-            record.outcome = match (self.stop.raised(), timed_out) {
-                (true, _) => Outcome::Interrupted { phase },
-                (false, Some(limit_ns)) => Outcome::TimedOut { phase, limit_ns },
-                (false, None) => Outcome::Failed {
-                    phase,
-                    message: failure,
-                    output: facts.as_ref().map_or(String::new(), |facts| facts.console.clone()),
-                },
-            };
-            record
-        });
-        record.guest = facts;
+        let again = || boot.as_ref().map_err(Clone::clone)?.begin(images, None);
+        let disk = in_guest(guest::inside::DISK.as_ref(), layers_of(spec));
+        let inside = TrialSpec { device: Some(disk), ..spec.clone() };
+        let record = live(images, spec, inside, booted, &again, &self.stop, on_event);
         if let (Ok(_claimed), true) = (claimed, record.outcome != Outcome::Completed) {
             device.note_left(Left::Everything);
         }
         record
     }
+}
 
-    /// Hears the trial until its record is there or the guest is gone. Gives the bound in ns, where that
-    /// came first.
-    fn converse(
-        &self,
-        guest: &mut Guest,
-        spec: &TrialSpec,
-        heard: &mut Heard,
-        on_event: &mut dyn FnMut(&Event),
-    ) -> Option<u64> {
-        let spec = TrialSpec {
-            device: Some(in_guest(guest::inside::DISK.as_ref(), layers_of(spec))),
-            scratch: guest::inside::SCRATCH.into(),
-            ..spec.clone()
-        };
-        let until = spec.timeout_ns.map(|ns| Instant::now() + Duration::from_nanos(ns) + GRACE);
-        let (mut input, output) = guest.take_pipes();
-        let (sender, lines) = lines::channel();
-        lines::read(output, lines::FOREIGN, 0, &sender);
-        let text = serde_json::to_string(&spec).expect("a spec has a JSON form");
-        // A guest that takes nothing any more says so by its end.
-        let _ = writeln!(input, "{text}").and_then(|()| input.flush());
-        loop {
-            match lines.recv_timeout(LOOK_INTERVAL) {
-                Ok((_, Said::Line(line))) => {
-                    if let Some(event) = heard.hear(&line) {
-                        on_event(&event);
-                    }
-                    if heard.record.is_some() {
-                        return None;
-                    }
+/// Carries out a trial of power failures in a guest that is booted for it. Its disk is the file of the
+/// recording, `data`, to which the guest writes; nothing else of the trial is on a disk.
+pub fn cut_power(
+    images: &Images,
+    spec: &TrialSpec,
+    data: PathBuf,
+    stop: &Stop,
+    on_event: &mut dyn FnMut(&Event),
+) -> Record {
+    let mut modules: Vec<&str> = module_of(&spec.contender).into_iter().collect();
+    modules.extend(USER_SPACE_MODULES);
+    modules.extend(layer_modules_of(&spec.contender));
+    modules.extend(trial::upper::modules(&spec.contender));
+    let disk = Disk { path: data, direct: false, discard: false, shared: false };
+    let boot = Boot { place: place_of(spec).into(), disk, modules };
+    let begin = || boot.begin(images, None);
+    let mut inside = spec.clone();
+    if let Some(cuts) = &mut inside.power_cuts {
+        cuts.data = guest::inside::DISK.into();
+    }
+    live(images, spec, inside, begin(), &begin, stop, on_event)
+}
+
+/// Follows a guest that was started until its end. It hears of the trial as `inside` says.
+fn live(
+    images: &Images,
+    spec: &TrialSpec,
+    inside: TrialSpec,
+    booted: Result<Guest, String>,
+    again: &dyn Fn() -> Result<Guest, String>,
+    stop: &Stop,
+    on_event: &mut dyn FnMut(&Event),
+) -> Record {
+    let started = Instant::now();
+    let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let host_load = host_load();
+    let mut heard = Heard::new();
+    let mut timed_out = None;
+    let place = place_of(spec);
+    let image = images.image(place);
+    let failure;
+    let mut facts = None;
+    match booted {
+        Err(problem) => failure = problem,
+        Ok(mut guest) => {
+            on_event(&Event::Status { text: format!("booting {place}") });
+            let stopped = || stop.raised();
+            let mut is_ready = guest.wait_ready(&stopped);
+            // An emulated kernel gives up now and then before it runs anything, and so the disk is as it was.
+            if !is_ready && !stopped() && guest.has_given_up() {
+                on_event(&Event::Status { text: format!("booting {place} once more") });
+                if let Ok(another) = again() {
+                    guest = another;
+                    is_ready = guest.wait_ready(&stopped);
                 }
-                Ok((_, Said::End(Some(why)))) => {
-                    heard.reason = format!(": {why}");
-                    guest.kill();
+            }
+            if is_ready {
+                timed_out = converse(&mut guest, inside, &mut heard, stop, on_event);
+            }
+            let is_done = heard.record.as_ref().is_some_and(Reported::is_completed);
+            let ended = guest.end(!is_done);
+            failure = format!("the guest ended: {}{}", ended.end, heard.reason);
+            facts = Some(GuestFacts {
+                kernel: image.lock().kernel.release.to_string(),
+                image: image.lock().id.clone(),
+                acceleration: images.machine.acceleration.to_string(),
+                boot_ns: ended.boot.map(|boot| boot.as_nanos() as u64),
+                host_load,
+                end: ended.end.to_string(),
+                console: if ended.end == End::Completed { String::new() } else { ended.console },
+            });
+        }
+    }
+    let (record, failure) = match heard.record.map(|record| record.of(spec)) {
+        Some(Ok(record)) => (Some(record), failure),
+        Some(Err(other)) => (None, other),
+        None => (None, failure),
+    };
+    let mut record = record.unwrap_or_else(|| {
+        let mut record = Record::begun(spec, unix.as_nanos() as u64);
+        record.elapsed_ns = started.elapsed().as_nanos() as u64;
+        let phase = heard.phase;
+        record.outcome = match (stop.raised(), timed_out) {
+            (true, _) => Outcome::Interrupted { phase },
+            (false, Some(limit_ns)) => Outcome::TimedOut { phase, limit_ns },
+            (false, None) => Outcome::Failed {
+                phase,
+                message: failure,
+                output: facts.as_ref().map_or(String::new(), |facts| facts.console.clone()),
+            },
+        };
+        record
+    });
+    record.guest = facts;
+    record
+}
+
+/// Hears the trial until its record is there or the guest is gone. Gives the bound in ns, where that
+/// came first.
+fn converse(
+    guest: &mut Guest,
+    inside: TrialSpec,
+    heard: &mut Heard,
+    stop: &Stop,
+    on_event: &mut dyn FnMut(&Event),
+) -> Option<u64> {
+    let spec = TrialSpec { scratch: guest::inside::SCRATCH.into(), ..inside };
+    // Where power is cut the bound is the workload's, which the trial itself ends.
+    let limit_ns = spec.timeout_ns.filter(|_| spec.power_cuts.is_none());
+    let until = limit_ns.map(|ns| Instant::now() + Duration::from_nanos(ns) + GRACE);
+    let (mut input, output) = guest.take_pipes();
+    let (sender, lines) = lines::channel();
+    lines::read(output, lines::FOREIGN, 0, &sender);
+    let text = serde_json::to_string(&spec).expect("a spec has a JSON form");
+    // A guest that takes nothing any more says so by its end.
+    let _ = writeln!(input, "{text}").and_then(|()| input.flush());
+    loop {
+        match lines.recv_timeout(LOOK_INTERVAL) {
+            Ok((_, Said::Line(line))) => {
+                if let Some(event) = heard.hear(&line) {
+                    on_event(&event);
+                }
+                if heard.record.is_some() {
                     return None;
                 }
-                Ok((_, Said::End(None))) | Err(RecvTimeoutError::Disconnected) => return None,
-                Err(RecvTimeoutError::Timeout) => {}
             }
-            let timed_out =
-                spec.timeout_ns.filter(|_| until.is_some_and(|until| Instant::now() >= until));
-            if guest.is_silent() || timed_out.is_some() {
-                guest.kill_silent();
-                return timed_out;
-            }
-            if self.stop.raised() {
+            Ok((_, Said::End(Some(why)))) => {
+                heard.reason = format!(": {why}");
                 guest.kill();
                 return None;
             }
+            Ok((_, Said::End(None))) | Err(RecvTimeoutError::Disconnected) => return None,
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        let timed_out = limit_ns.filter(|_| until.is_some_and(|until| Instant::now() >= until));
+        if guest.is_silent() || timed_out.is_some() {
+            guest.kill_silent();
+            return timed_out;
+        }
+        if stop.raised() {
+            guest.kill();
+            return None;
         }
     }
 }
 
 /// Takes the guest that was started early, where it is the one that the trial needs.
-fn boot(
-    early: &mut Option<Early>,
-    images: &Images,
-    spec: &TrialSpec,
-    device: &Device,
-) -> Result<Guest, String> {
-    let boot = Boot::of(spec, device)?;
+fn begin(early: &mut Option<Early>, images: &Images, boot: &Boot) -> Result<Guest, String> {
     match early.take() {
-        Some(early) if early.boot == boot => Ok(early.guest),
+        Some(early) if early.boot == *boot => Ok(early.guest),
         // Killed before another one is started.
         early => {
             drop(early);

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use guest::{Error, Image, Kernel, Lock, Machine, Needs, Store};
 use lab::contender::Contender;
-use lab::study::Study;
 use serde_json::{Value, json};
 use trial::filesystem;
 use trial::lower;
@@ -29,15 +28,15 @@ pub struct Images {
 }
 
 impl Images {
-    /// Those that the study's contenders name, built where they are not there.
-    pub fn of(study: &Study, own: &Directory) -> Result<Images, Failure> {
+    /// Those that contenders name, built where they are not there.
+    pub fn of(contenders: &[Contender], own: &Directory) -> Result<Images, Failure> {
         let mut images: BTreeMap<String, Image> = BTreeMap::new();
         let store = Store::open(own, lower::supplies())?;
-        for contender in &study.contenders {
+        for contender in contenders {
             let Some(place) = contender.environment.guest() else { continue };
             if !images.contains_key(place) {
                 let is_there = |one: &&Contender| one.environment.guest() == Some(place);
-                let there = study.contenders.iter().filter(is_there);
+                let there = contenders.iter().filter(is_there);
                 let there: Vec<&Contender> = there.collect();
                 images.insert(place.to_string(), image(&store, place, &there)?);
             }
@@ -45,8 +44,8 @@ impl Images {
                 return Err(Failure::refused(format!("contender '{}': {lacks}", contender.label)));
             }
         }
-        let first = images.values().next().expect("a contender of the study lives in a guest");
-        let at_once = study.contenders.iter().map(|contender| contender.environment.nodes());
+        let first = images.values().next().expect("a contender lives in a guest");
+        let at_once = contenders.iter().map(|contender| contender.environment.nodes());
         let machine = store.machine(first, available_bytes().ok(), at_once.max().unwrap_or(1))?;
         Ok(Images { images, machine })
     }

@@ -14,9 +14,9 @@ use lab::device::{Base, DeviceName, IMAGE, MEMORY};
 use lab::environment::Environment;
 use lab::event::Event;
 use lab::quantity::{parse_duration, parse_size};
-use lab::record::{Check, Outcome};
+use lab::record::{Check, Outcome, Record};
 use lab::spec::{Cache, CommandLine, Load, Output, PowerCuts, SCHEMA_VERSION, TrialSpec, Workload};
-use trial::crash::{ACK_VARIABLE, CrashReport, CrashVerdict, Found, Replay};
+use trial::crash::{ACK_VARIABLE, CrashReport, CrashVerdict, Found, Replay, recording_bytes_max};
 use trial::filesystem::{self, Access};
 use trial::stop::Stop;
 use trust::{CONTENTS_MODE, Directory};
@@ -26,8 +26,9 @@ use super::crash_result::{Asked, CrashResult, Judged, Made, Seal, pasted, read, 
 use super::crash_shards;
 pub use super::crash_text::document;
 use super::crash_text::report_text;
+use crate::environment::images::Images;
 use crate::environment::processes::Processes;
-use crate::environment::{begin_trials, check_open_files};
+use crate::environment::{begin_trials, check_open_files, cut_power, missing};
 use crate::exit::{self, Failure, SIGNAL_BASE};
 use crate::presentation::progress::{Look, Progress};
 use crate::request::flags::{AckArgs, CrashArgs};
@@ -69,7 +70,16 @@ pub fn acknowledge(args: &AckArgs) -> Result<u8, Failure> {
 }
 
 fn record(args: &CrashArgs) -> Result<u8, Failure> {
-    let contenders = contenders(&args.contenders)?;
+    let contenders = contenders(&args.contenders, args.on.as_deref(), Places::GuestsToo)?;
+    if args.lose_member {
+        let without = |contender: &&Contender| trial::lower::can_lose(contender).is_none();
+        if let Some(contender) = contenders.iter().find(without) {
+            return Err(Failure::refused(format!(
+                "--lose-member: '{}' has no layer that can do without one of its members; name one, such as ext4 over raid5:3",
+                contender.label
+            )));
+        }
+    }
     let time = |flag: &str, text: &str| {
         parse_duration(text)
             .map(|time| time.as_nanos() as u64)
@@ -87,12 +97,14 @@ fn record(args: &CrashArgs) -> Result<u8, Failure> {
         contenders: Vec::new(),
         made: Some(Made::now()),
         shard: None,
+        lose_member: args.lose_member,
     };
     let cuts = PowerCuts {
         size_bytes: result.size_bytes,
         check_directory: result.check_directory.clone(),
         check_timeout_ns: result.check_timeout_ns,
         parallel_checks: args.parallel_checks,
+        lose_member: args.lose_member,
         states: args.states,
         control_states: control_states(args.states),
         flushes: control_states(args.states) / 3,
@@ -110,7 +122,7 @@ fn record(args: &CrashArgs) -> Result<u8, Failure> {
         let name = args.out.clone().unwrap_or_else(|| default_directory("crash"));
         return crash_shards::divide(&contenders, &spec, result, of, &name);
     }
-    let mut laboratory = Laboratory::open()?;
+    let mut laboratory = Laboratory::open(&contenders)?;
     let path = args.out.clone().unwrap_or_else(|| default_directory("crash"));
     let directory = Directory::open_or_make(&path, 0o755)
         .map_err(|refused| Failure::refused(format!("--out: {refused}")))?;
@@ -202,6 +214,7 @@ pub fn keep(
         }],
         made: Some(Made::now()),
         shard: None,
+        lose_member: cuts.lose_member,
     };
     let mut kept =
         directory.create_file(recording_file(0), CONTENTS_MODE).map_err(io::Error::other)?;
@@ -260,6 +273,7 @@ fn replay(place: &str) -> Result<u8, Failure> {
         .map_err(|error| refused(error.to_string()))?;
     judged.believe(&data).map_err(refused)?;
     let state = serde_json::to_value(Replay { log, state: case.state.clone() });
+    let is_in_guest = judged.contender.environment.guest().is_some();
     let name = format!("case-{number}.img");
     // The image of an earlier replay stays until there is another.
     let new = format!("{name}.new");
@@ -271,13 +285,14 @@ fn replay(place: &str) -> Result<u8, Failure> {
         check_directory: result.check_directory.clone(),
         check_timeout_ns: result.check_timeout_ns,
         parallel_checks: false,
+        lose_member: result.lose_member,
         states: 0,
         control_states: 0,
         flushes: 0,
         seed: result.seed,
         data: PathBuf::new(),
         replay: Some(state.expect("a state has a JSON form")),
-        image: image.as_ref().ok().map(path_of),
+        image: image.as_ref().ok().filter(|_| !is_in_guest).map(path_of),
         share: None,
     };
     let (load, order_seed, check) = match result.asked {
@@ -286,7 +301,8 @@ fn replay(place: &str) -> Result<u8, Failure> {
     };
     let workload = workload(load, None, check);
     let spec = TrialSpec { order_seed, ..spec(judged.contender.clone(), cuts, workload, 0) };
-    let report = Laboratory::open()?.carry_out(spec, &data).0.map_err(|problem| {
+    let mut laboratory = Laboratory::open(std::slice::from_ref(&judged.contender))?;
+    let report = laboratory.carry_out(spec, &data).0.map_err(|problem| {
         let _ = directory.remove_file(&new);
         Failure::broken(problem)
     })?;
@@ -294,6 +310,8 @@ fn replay(place: &str) -> Result<u8, Failure> {
     terminal::print(&format!("{}: case {number}: {finding}\n", judged.contender.label));
     let code = if finding.kind == Found::Held { exit::OK } else { exit::GATE_FAILS };
     let unwritten = match image {
+        // A guest does not see the files of this machine that are written.
+        Ok(_) if is_in_guest => Some("the disk of a case in a guest is not kept".into()),
         Ok(_) => match report.notes.first() {
             Some(problem) => Some(problem.clone()),
             None => directory.rename(&new, &name).err().map(|refused| refused.to_string()),
@@ -332,19 +350,24 @@ pub fn believe_check(directory: &Path, check: &CommandLine) -> Result<(), String
 /// Judges contenders, each in a trial.
 pub struct Laboratory {
     trials: Processes,
+    /// Those of the contenders, where any runs in a guest.
+    images: Option<Images>,
     /// Ends it.
     pub stop: Stop,
 }
 
 impl Laboratory {
-    /// Opens it; refuses whoever is not root.
-    pub fn open() -> Result<Laboratory, Failure> {
+    /// Opens it for contenders; refuses whoever is not root. Guests that are missing are built.
+    pub fn open(contenders: &[Contender]) -> Result<Laboratory, Failure> {
         if !rustix::process::geteuid().is_root() {
             return Err(Failure::refused("mkfs and mount need root; start it with sudo"));
         }
         check_open_files()?;
         let stop = Stop::on_signals().map_err(Failure::broken)?;
-        Ok(Laboratory { trials: begin_trials(&stop, &terminal::note)?, stop })
+        let trials = begin_trials(&stop, &terminal::note)?;
+        let in_guest = |contender: &Contender| contender.environment.guest().is_some();
+        let images = contenders.iter().any(in_guest).then(|| Images::of(contenders, &trials.own));
+        Ok(Laboratory { trials, images: images.transpose()?, stop })
     }
 
     /// Carries one out; `data` holds the bytes of its recording.
@@ -357,11 +380,15 @@ impl Laboratory {
             cuts.data = path_of(data);
         }
         let progress = Progress::new(Look::of(None), false);
-        let record = self.trials.execute(&spec, &mut |event| {
+        let mut show = |event: &Event| {
             if let Event::Status { text } = event {
                 progress.step(&format!("{}: {text}", spec.contender.label));
             }
-        });
+        };
+        let record = match (&self.images, spec.contender.environment.guest()) {
+            (Some(images), Some(_)) => in_guest(images, &spec, data, &self.stop, &mut show),
+            _ => self.trials.execute(&spec, &mut show),
+        };
         progress.finish();
         let left = self.trials.give_back();
         if !left.is_empty() {
@@ -370,7 +397,13 @@ impl Laboratory {
         let outcome = match (record.outcome, record.power_cuts) {
             // One that is refused has failed, and says why.
             (Outcome::Completed | Outcome::Failed { .. }, Some(report)) => {
-                serde_json::from_value(report).map_err(|error| error.to_string())
+                let report = serde_json::from_value(report).map_err(|error| error.to_string());
+                report.map(|mut report: CrashReport| {
+                    report.notes.extend(record.guest.map(|guest| {
+                        format!("in a guest: Linux {}, {}", guest.kernel, guest.acceleration)
+                    }));
+                    report
+                })
             }
             (Outcome::Failed { message, output, .. }, _) if output.is_empty() => Err(message),
             (Outcome::Failed { message, output, .. }, _) => Err(format!("{message}\n{output}")),
@@ -378,6 +411,33 @@ impl Laboratory {
         };
         (outcome, record.checks)
     }
+}
+
+/// Bytes that a guest's recording may have, whatever there is room for.
+const GUEST_BYTES_MAX: u64 = 64 << 30;
+
+/// Carries one out in a guest, to which the recording is a disk.
+fn in_guest(
+    images: &Images,
+    spec: &TrialSpec,
+    data: &File,
+    stop: &Stop,
+    show: &mut dyn FnMut(&Event),
+) -> Record {
+    let is_new = spec.power_cuts.as_ref().is_some_and(|cuts| cuts.replay.is_none());
+    let bytes = recording_bytes_max(data).min(GUEST_BYTES_MAX) & !4095;
+    if is_new && let Err(error) = data.set_len(bytes) {
+        show(&Event::Status { text: format!("the file for the recording: {error}") });
+    }
+    let record = cut_power(images, spec, path_of(data), stop, show);
+    if is_new {
+        let report = record.power_cuts.clone().map(serde_json::from_value::<CrashReport>);
+        let log = report.and_then(Result::ok).and_then(|report| report.log);
+        // The rest of the disk was not needed.
+        let needed = log.map_or(0, |log| log.data_sectors.saturating_mul(crash::SECTOR_BYTES));
+        let _ = data.set_len(needed.min(bytes));
+    }
+    record
 }
 
 /// The path by which a trial opens a file of this process.
@@ -428,20 +488,45 @@ pub fn spec(
     }
 }
 
-/// The contenders, of which each can have a recorder below it.
-pub fn contenders(texts: &[String]) -> Result<Vec<Contender>, Failure> {
+/// Where power can be cut.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Places {
+    /// On this machine.
+    Here,
+    /// In a guest too.
+    GuestsToo,
+}
+
+/// The contenders, of which each can have a recorder below it; `on` says where those run that do not say so.
+pub fn contenders(
+    texts: &[String],
+    on: Option<&str>,
+    places: Places,
+) -> Result<Vec<Contender>, Failure> {
+    let on = on.map(Environment::parse).transpose();
+    let on = on.map_err(|problem| Failure::refused(format!("--on: {problem}")))?;
     let mut contenders: Vec<Contender> = Vec::new();
     for text in texts {
-        let contender = Contender::parse(text, &filesystem::known()).map_err(Failure::refused)?;
+        let mut contender =
+            Contender::parse(text, &filesystem::known()).map_err(Failure::refused)?;
+        if let (Some(on), Environment::ThisMachine) = (&on, &contender.environment) {
+            contender.environment = on.clone();
+        }
         let known = filesystem::by_name(contender.file_system()).expect("it was parsed");
         let refused = |problem: String| Failure::refused(format!("contender '{text}': {problem}"));
         if let Some(why) = known.why_not_cut() {
             return Err(refused(why.into()));
         }
-        if contender.environment != Environment::ThisMachine {
-            return Err(refused(
-                "'kurabe crash' runs its workload on this machine; leave 'on' out".into(),
-            ));
+        let here = "the workload runs on this machine; leave 'on' out";
+        match (&contender.environment, places) {
+            (Environment::ThisMachine, _) | (Environment::Guest(_), Places::GuestsToo) => {}
+            (_, Places::Here) => return Err(refused(here.into())),
+            _ => {
+                return Err(refused(
+                    "power is cut on this machine or in one guest; write 'on debian', or leave 'on' out"
+                        .into(),
+                ));
+            }
         }
         if let Some(store) = &contender.store {
             return Err(refused(format!(
@@ -461,7 +546,7 @@ pub fn contenders(texts: &[String]) -> Result<Vec<Contender>, Failure> {
         }
         trial::lower::check(&contender).map_err(refused)?;
         trial::upper::check(&contender).map_err(refused)?;
-        if let Some(lower) = trial::lower::of(&contender).next() {
+        if let (Some(lower), Places::Here) = (trial::lower::of(&contender).next(), places) {
             return Err(refused(format!(
                 "power is cut on this machine, and '{}' is set up in guests only; leave 'over {}' out",
                 lower.name, lower.name
@@ -472,9 +557,7 @@ pub fn contenders(texts: &[String]) -> Result<Vec<Contender>, Failure> {
                 "the label is there twice; give it another, as in 'b: ext4'".into(),
             ));
         }
-        let mut missing = filesystem::missing(known);
-        missing.extend(trial::upper::missing(&contender));
-        if let Some(missing) = missing.into_iter().next() {
+        if let Some(missing) = missing(&contender).into_iter().next() {
             return Err(refused(missing));
         }
         contenders.push(contender);

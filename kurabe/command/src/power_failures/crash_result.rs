@@ -35,6 +35,9 @@ pub struct CrashResult {
     /// Which share of the states this is; absent for all of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shard: Option<Shard>,
+    /// Whether a layer of several members lost one of them with the power.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub lose_member: bool,
 }
 
 /// A share of the states of the recordings.

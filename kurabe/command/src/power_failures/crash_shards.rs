@@ -41,7 +41,13 @@ pub fn divide(
         return Err(Failure::refused(format!("--shards: is {of}; write 1 to {SHARDS_MAX}")));
     }
     let cuts = spec.power_cuts.clone().expect("it is one of power cuts");
-    let mut laboratory = Laboratory::open()?;
+    if let Some(one) = contenders.iter().find(|one| one.environment.guest().is_some()) {
+        return Err(Failure::refused(format!(
+            "--shards: '{}' runs in a guest, whose states are tried in one boot; leave --shards out",
+            one.label
+        )));
+    }
+    let mut laboratory = Laboratory::open(contenders)?;
     let directory = new_directory(out)?;
     let first =
         directory.make_directory(name_of(1, of), DIRECTORY_MODE).map_err(Failure::refused)?;
@@ -184,7 +190,7 @@ pub fn run(path: &Path) -> Result<u8, Failure> {
         return Err(refused("has no check".into()));
     };
     believe_check(&result.check_directory, &check).map_err(refused)?;
-    let mut laboratory = Laboratory::open()?;
+    let mut laboratory = Laboratory::open(&[])?;
     for (number, judged) in result.contenders.iter_mut().enumerate() {
         let report = judged.outcome.as_ref().ok();
         let Some(kept) = report.and_then(|report| report.kept.clone()) else {
@@ -200,6 +206,7 @@ pub fn run(path: &Path) -> Result<u8, Failure> {
             check_directory: result.check_directory.clone(),
             check_timeout_ns: result.check_timeout_ns,
             parallel_checks: shard.parallel_checks,
+            lose_member: result.lose_member,
             states,
             control_states: control_states(states),
             flushes: control_states(states) / 3,

@@ -120,6 +120,9 @@ fn case_text(case: &Case, number: usize, result: &Path) -> String {
             text += "    nothing was acknowledged before the cut: the check must accept what the setup left\n";
         }
     }
+    if let Some(member) = &case.lost_member {
+        text += &format!("    lost: {member}, with the power\n");
+    }
     for lost in &case.lost {
         let when = match lost.before_acknowledgement_ns {
             Some(ns) => format!(", written {:.2} ms before it", ns as f64 / 1e6),
@@ -132,7 +135,8 @@ fn case_text(case: &Case, number: usize, result: &Path) -> String {
         text += &format!("    lost: {}{when}; {flush}\n", lost.what);
     }
     if case.lost.is_empty() {
-        text += "    no write was lost: the cut alone is enough\n";
+        let what = if case.lost_member.is_some() { "the member" } else { "the cut" };
+        text += &format!("    no write was lost: {what} alone is enough\n");
     }
     if !case.is_minimal {
         text += "    a smaller loss may be enough: the search for one was ended early\n";
@@ -194,7 +198,9 @@ fn asked_text(result: &CrashResult) -> String {
         Asked::OwnLoad { load, .. } => format!("checked by kurabe's own {}", load.kind),
     };
     let size = lab::quantity::size_text(result.size_bytes);
-    format!("A disk of {size} in memory, {asked}; seed {}.", result.seed)
+    let member =
+        if result.lose_member { "; a member of an array is lost with the power" } else { "" };
+    format!("A disk of {size} in memory, {asked}{member}; seed {}.", result.seed)
 }
 
 /// What the strip of verdicts is drawn of.

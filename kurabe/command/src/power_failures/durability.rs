@@ -149,6 +149,7 @@ fn cut(
         },
         check_timeout_ns: CHECK_TIMEOUT.as_nanos() as u64,
         parallel_checks: false,
+        lose_member: false,
         states,
         control_states: control_states(states),
         flushes: 0,

@@ -8,7 +8,7 @@ use trial::crash::promises::{PROMISES, Promise, by_name};
 use trial::crash::{CrashReport, CrashVerdict};
 use vocabulary::suggestion::unknown;
 
-use super::crash::{Laboratory, contenders, control_states, size, spec, workload};
+use super::crash::{Laboratory, Places, contenders, control_states, size, spec, workload};
 use crate::exit::{self, Failure, SIGNAL_BASE};
 use crate::request::flags::{PromiseArgs, PromisesArgs};
 use crate::terminal;
@@ -21,7 +21,7 @@ const FAILED: &str = "failed";
 
 /// `kurabe promises`.
 pub fn promises(args: &PromisesArgs) -> Result<u8, Failure> {
-    let contenders = contenders(&args.contenders)?;
+    let contenders = contenders(&args.contenders, None, Places::Here)?;
     let asked: Vec<&Promise> = if args.only.is_empty() {
         PROMISES.iter().collect()
     } else {
@@ -33,6 +33,7 @@ pub fn promises(args: &PromisesArgs) -> Result<u8, Failure> {
         check_timeout_ns: TIMEOUT_NS,
         // They read what is mounted and nothing else.
         parallel_checks: true,
+        lose_member: false,
         states: args.states,
         control_states: control_states(args.states),
         flushes: 0,
@@ -42,7 +43,7 @@ pub fn promises(args: &PromisesArgs) -> Result<u8, Failure> {
         image: None,
         share: None,
     };
-    let mut laboratory = Laboratory::open()?;
+    let mut laboratory = Laboratory::open(&contenders)?;
     let mut found: Vec<Vec<Result<CrashReport, String>>> = vec![Vec::new(); asked.len()];
     for (promise, row) in asked.iter().zip(&mut found) {
         for contender in &contenders {

@@ -291,6 +291,14 @@ pub struct CrashArgs {
     /// file outside the mounted directory.
     #[arg(long)]
     pub parallel_checks: bool,
+    /// Where contenders run that do not say so themselves: a guest, such as debian, for block layers of the
+    /// kernel (docs/where.md). [default: this machine]
+    #[arg(long, value_name = "PLACE", conflicts_with = "replay")]
+    pub on: Option<String>,
+    /// Also lose one member of an array with the power, another one in other states: the lowest layer that can do
+    /// without one is opened without it.
+    #[arg(long, conflicts_with_all = ["replay", "shards"])]
+    pub lose_member: bool,
     /// Record only, and divide the states among N shards, which several machines try, each as 'kurabe run
     /// SHARD'; 'kurabe merge' joins them.
     #[arg(long, value_name = "N", value_parser = whole::<u32>, allow_negative_numbers = true, conflicts_with = "replay")]

@@ -23,6 +23,7 @@ use crate::command::{self, Bounds, End};
 use crate::device::served::{Pages, Served};
 use crate::device::{Attached, Node, attach_served};
 use crate::filesystem::{self, Access, FileSystem, Instance, Stage};
+use crate::lower;
 use crate::tool::{Failure, Toolbox};
 use crate::upper;
 use crate::workload::Talk;
@@ -210,9 +211,38 @@ impl<'a> Bench<'a> {
 
     /// The contender's stack on its device.
     pub fn instance(&self) -> Result<Box<dyn Instance>, Failure> {
+        self.instance_without(None)
+    }
+
+    /// The same, where a layer has lost the member of this number.
+    fn instance_without(&self, lost: Option<u32>) -> Result<Box<dyn Instance>, Failure> {
         let file_system = self.file_system()?;
-        upper::check(&self.setting.spec.contender).map_err(Failure::of)?;
-        Ok(upper::begin(file_system, self.stage()))
+        let contender = &self.setting.spec.contender;
+        lower::check(contender).map_err(Failure::of)?;
+        upper::check(contender).map_err(Failure::of)?;
+        let device = (self.node(), self.setting.cuts.size_bytes);
+        let below = lower::Stack::new(contender, Some(device), self.setting.scratch);
+        Ok(if below.is_empty() {
+            upper::begin(file_system, self.stage())
+        } else {
+            Box::new(lower::OnStack::new(file_system, contender, below.of_power_cuts(lost)))
+        })
+    }
+
+    /// The number of the member that a state has lost, where one is to be.
+    pub fn lost_member(&self, state: &State) -> Option<u32> {
+        let Setting { spec, cuts, .. } = &self.setting;
+        let (_, members) = lower::can_lose(&spec.contender).filter(|_| cuts.lose_member)?;
+        // Of the instant alone, so that it stays the same whatever else is lost.
+        let mixed = state.instant.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        Some((mixed % u64::from(members)) as u32)
+    }
+
+    /// The same in words.
+    pub fn lost_member_text(&self, state: &State) -> Option<String> {
+        let (layer, _) = lower::can_lose(&self.setting.spec.contender)?;
+        let number = self.lost_member(state)? + 1;
+        Some(format!("member {number} of {}", layer.name))
     }
 
     pub fn tools(&self, deadline: Option<Instant>) -> Toolbox {
@@ -257,7 +287,7 @@ impl<'a> Bench<'a> {
     ) -> Result<R, Failure> {
         self.cut(state, flushes)?;
         let mut tools = self.tools(None);
-        let mut instance = self.instance()?;
+        let mut instance = self.instance_without(self.lost_member(state))?;
         let done = act(&mut *instance, &mut tools);
         tools.clean_up_within(TEARDOWN_MAX);
         let ended = instance.end(&mut tools);

@@ -1,8 +1,8 @@
 //! The bytes of a recording: how many there may be, and a disk of them as an image.
 
 use std::fs::File;
-use std::io;
-use std::os::unix::fs::FileExt;
+use std::io::{self, Seek, SeekFrom};
+use std::os::unix::fs::{FileExt, FileTypeExt};
 
 use crash::{Log, Request, SECTOR_BYTES};
 
@@ -12,6 +12,9 @@ use crate::facts::memory_bytes;
 /// Bytes that a recording may have: an eighth of what is free where it lies is left for the result. One in memory
 /// stands beside the disk that the load has written, so that both have two thirds of what is free.
 pub fn recording_bytes_max(data: &File) -> u64 {
+    if let Some(bytes) = device_bytes(data) {
+        return bytes;
+    }
     let memory = match (lies_in_memory(data), memory_bytes("MemAvailable:")) {
         (Ok(true), Some(bytes)) => bytes / 3,
         _ => u64::MAX,
@@ -20,6 +23,12 @@ pub fn recording_bytes_max(data: &File) -> u64 {
     let space = rustix::fs::fstatvfs(data).ok().filter(|space| space.f_blocks > 0);
     let free = space.map_or(u64::MAX, |space| space.f_bavail.saturating_mul(space.f_frsize));
     memory.min(free - free / 8)
+}
+
+/// The size of a recording's file that is a device: the disk of a guest.
+fn device_bytes(mut data: &File) -> Option<u64> {
+    let is_device = data.metadata().ok()?.file_type().is_block_device();
+    is_device.then(|| data.seek(SeekFrom::End(0)).ok()).flatten()
 }
 
 /// Copies what was written at any time. The rest, and zeros, stay holes.

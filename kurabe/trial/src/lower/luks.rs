@@ -1,8 +1,11 @@
 //! LUKS: cryptsetup and dm-crypt, with cryptsetup's defaults. The passphrase is random, so it is stretched as
 //! little as possible unless the contender says otherwise; that concerns the opening only.
 
-use super::{Lower, words};
+use std::path::PathBuf;
+
+use super::{Lower, Place, words};
 use crate::filesystem::Tool;
+use crate::tool::{Failure, Toolbox};
 
 /// LUKS.
 pub static LUKS: Lower = Lower {
@@ -35,25 +38,35 @@ pub static LUKS: Lower = Lower {
     ],
     encrypts: true,
     shows_old_bytes: false,
+    spares_one: false,
     make: |place, tools| {
-        let (node, key) = (place.node_text(), format!("--key-file={}", place.key_path()));
+        let key = key_file(place);
         let mut format = words(&["cryptsetup", "luksFormat", "--batch-mode", &key]);
         format.extend(place.options(FORMAT));
         if place.options(STRETCHING).next().is_none() {
             format.extend(words(&["--pbkdf=pbkdf2", "--pbkdf-force-iterations=1000"]));
         }
-        format.push(node.clone());
+        format.push(place.node_text());
         tools.expect(&format, "luksFormat failed")?;
-        let mut open = words(&["cryptsetup", "open", &key]);
-        open.extend(place.options(OPEN));
-        open.extend([node, place.name.clone()]);
-        tools.expect(&open, "opening the encrypted device failed")?;
-        Ok(place.mapped())
+        open(place, tools)
     },
+    open,
     is_syncing: |_| false,
     describe: |place| words(&["cryptsetup", "status", &place.name]),
     close: |place| vec![words(&["cryptsetup", "close", &place.name])],
 };
+
+fn key_file(place: &Place) -> String {
+    format!("--key-file={}", place.key_path())
+}
+
+fn open(place: &Place, tools: &mut Toolbox) -> Result<PathBuf, Failure> {
+    let mut open = words(&["cryptsetup", "open", &key_file(place)]);
+    open.extend(place.options(OPEN));
+    open.extend([place.node_text(), place.name.clone()]);
+    tools.expect(&open, "opening the encrypted device failed")?;
+    Ok(place.mapped())
+}
 
 const FORMAT: &[&str] =
     &["cipher=", "key-size=", "hash=", "type=", "sector-size=", "pbkdf=", "iter-time="];

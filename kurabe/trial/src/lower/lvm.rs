@@ -20,10 +20,12 @@ const LINEAR: Lower = Lower {
     options: &[],
     encrypts: false,
     shows_old_bytes: true,
+    spares_one: false,
     make: |place, tools| {
         group(place, tools)?;
         volume(place, tools, &["--extents=100%FREE"], &[])
     },
+    open,
     is_syncing: |_| false,
     describe,
     close,
@@ -42,9 +44,13 @@ pub static STRIPE: Lower = Lower {
         let stripes = format!("--stripes={}", place.members());
         volume(place, tools, &["--type=striped", "--extents=100%FREE", &stripes], &["stripesize="])
     },
+    open: |place, tools| {
+        members::open(place, tools)?;
+        open(place, tools)
+    },
     close: |place| {
         let mut all = close(place);
-        all.extend(members::remove(place));
+        all.push(members::remove(place));
         all
     },
     ..LINEAR
@@ -123,7 +129,16 @@ fn volume(
     make.extend(place.options(options));
     make.extend(["--name=disk".into(), place.name.clone()]);
     tools.expect(&make, "lvcreate failed")?;
-    Ok(format!("/dev/mapper/{}-disk", place.name).into())
+    Ok(path(place))
+}
+
+fn path(place: &Place) -> PathBuf {
+    format!("/dev/mapper/{}-disk", place.name).into()
+}
+
+fn open(place: &Place, tools: &mut Toolbox) -> Result<PathBuf, Failure> {
+    tools.expect(&lvm(place, "vgchange", &["--activate=y", &place.name]), "vgchange failed")?;
+    Ok(path(place))
 }
 
 fn describe(place: &Place) -> Vec<String> {

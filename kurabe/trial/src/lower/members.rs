@@ -31,24 +31,33 @@ pub(super) fn paths(place: &Place) -> Vec<String> {
     (0..place.members()).map(|number| format!("/dev/mapper/{}", name(place, number))).collect()
 }
 
+/// The paths of those that are not lost.
+pub(super) fn left(place: &Place) -> Vec<String> {
+    let numbered = (0..).zip(paths(place));
+    numbered.filter(|(number, _)| Some(*number) != place.lost).map(|(_, path)| path).collect()
+}
+
 /// Makes them.
 pub(super) fn make(place: &Place, tools: &mut Toolbox) -> Result<(), Failure> {
-    for (number, table) in (0..).zip(tables(place)) {
-        let name = name(place, number);
-        let words = ["dmsetup", "create", &name, "--table", &table];
-        let words: Vec<&str> = words.into_iter().chain(WITHOUT_UDEV).collect();
-        tools.expect(&words, "dividing the device failed")?;
-    }
+    open(place, tools)?;
     // Whatever was at the same places in an earlier run.
     paths(place).iter().try_for_each(|path| wipe(Path::new(path)))
 }
 
-/// The commands that remove them.
-pub(super) fn remove(place: &Place) -> Vec<Vec<String>> {
-    let remove = |number| {
-        let mut remove = words(&["dmsetup", "remove", &name(place, number)]);
-        remove.extend(words(&WITHOUT_UDEV));
-        remove
-    };
-    (0..place.members()).map(remove).collect()
+/// Divides the device as it was divided before.
+pub(super) fn open(place: &Place, tools: &mut Toolbox) -> Result<(), Failure> {
+    // One process makes all: there may be hundreds of times to do so.
+    let one = |(number, table)| format!("{},,,rw,{table}", name(place, number));
+    let all: Vec<String> = (0..).zip(tables(place)).map(one).collect();
+    let mut words = words(&["dmsetup", "create", "--concise", &all.join(";")]);
+    words.extend(WITHOUT_UDEV.map(String::from));
+    tools.expect(&words, "dividing the device failed").map(drop)
+}
+
+/// The command that removes them.
+pub(super) fn remove(place: &Place) -> Vec<String> {
+    let mut remove = words(&["dmsetup", "remove"]);
+    remove.extend((0..place.members()).map(|number| name(place, number)));
+    remove.extend(words(&WITHOUT_UDEV));
+    remove
 }

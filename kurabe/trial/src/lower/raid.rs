@@ -73,11 +73,11 @@ const fn raid(
         options,
         encrypts: false,
         shows_old_bytes: true,
+        spares_one: !matches!(name.as_bytes(), b"raid0"),
         make: |place, tools| {
             members::make(place, tools)?;
             // It would leave room for other work of this machine, which a guest does not have.
-            let _ = fs::write("/proc/sys/dev/raid/speed_limit_min", "10000000");
-            let _ = fs::write("/proc/sys/dev/raid/speed_limit_max", "10000000");
+            limit_resync("10000000");
             let path = path(place);
             let level = place.layer.name.trim_start_matches("raid");
             let create = ["mdadm", "--create", &path, "--run", "--metadata=1.2"];
@@ -89,6 +89,20 @@ const fn raid(
             tools.expect(&create, "mdadm --create failed")?;
             Ok(path.into())
         },
+        open: |place, tools| {
+            members::open(place, tools)?;
+            // It changes nothing of what is read, and there may be hundreds of arrays to open.
+            limit_resync("1");
+            let path = path(place);
+            let mut assemble = words(&["mdadm", "--assemble", "--run", &path]);
+            if place.lost.is_some() {
+                // The kernel starts none by itself that lacks a member and was being written.
+                assemble.push("--force".into());
+            }
+            assemble.extend(members::left(place));
+            tools.expect(&assemble, "mdadm --assemble failed")?;
+            Ok(path.into())
+        },
         is_syncing: |place| {
             let action = sysfs(place).join("sync_action");
             fs::read_to_string(action).is_ok_and(|action| action.trim() != "idle")
@@ -96,10 +110,16 @@ const fn raid(
         describe: |place| words(&["mdadm", "--detail", &path(place)]),
         close: |place| {
             let mut all = vec![words(&["mdadm", "--stop", &path(place)])];
-            all.extend(members::remove(place));
+            all.push(members::remove(place));
             all
         },
     }
+}
+
+/// Bounds on the speed of a resync, in KiB/s.
+fn limit_resync(speed: &str) {
+    let _ = fs::write("/proc/sys/dev/raid/speed_limit_min", speed);
+    let _ = fs::write("/proc/sys/dev/raid/speed_limit_max", speed);
 }
 
 const ALL_OPTIONS: &[&str] = &["chunk=", "layout=", "bitmap=", "consistency-policy="];
