@@ -5,11 +5,13 @@
 //! stopped there. Invariants: what was set up is taken down before the disk is given back, however far it came;
 //! keys are in memory only.
 
+mod integrity;
 mod luks;
 mod lvm;
 mod members;
 mod on_stack;
 mod raid;
+mod writecache;
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -127,6 +129,8 @@ static ALL: &[&Lower] = &[
     &lvm::LVM,
     &lvm::STRIPE,
     &lvm::THIN,
+    &integrity::INTEGRITY,
+    &writecache::WRITECACHE,
 ];
 
 /// Members that a layer has, at most.

@@ -1,0 +1,58 @@
+//! dm-writecache: writes go to a cache first. A part of the device is the cache.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::PathBuf;
+
+use super::{Lower, Place, members, words};
+use crate::filesystem::Tool;
+use crate::tool::{Failure, Toolbox};
+
+/// dm-writecache.
+pub static WRITECACHE: Lower = Lower {
+    name: "writecache",
+    summary: "writes go to a cache first (dm-writecache): an eighth of the device",
+    tools: &[Tool::new("dmsetup", "dmsetup", "--version")],
+    modules: &["dm_writecache", members::MODULE],
+    members_min: None,
+    options: &[],
+    encrypts: false,
+    shows_old_bytes: true,
+    spares_one: false,
+    make: |place, tools| {
+        members::make(place, tools)?;
+        // The kernel formats a cache that begins with zeros.
+        let cache = members::paths(place).remove(1);
+        let zeroed = OpenOptions::new().write(true).open(&cache).and_then(|mut cache| {
+            cache.write_all(&[0; BLOCK_BYTES])?;
+            cache.sync_all()
+        });
+        zeroed.map_err(|error| Failure::of(format!("{cache}: {error}")))?;
+        map(place, tools)
+    },
+    open: |place, tools| {
+        members::open(place, tools)?;
+        map(place, tools)
+    },
+    is_syncing: |_| false,
+    describe: |place| words(&["dmsetup", "status", &place.name]),
+    close: |place| {
+        let mut remove = words(&["dmsetup", "remove", &place.name]);
+        remove.extend(members::WITHOUT_UDEV.map(String::from));
+        vec![remove, members::remove(place)]
+    },
+};
+
+/// What it caches at a time.
+const BLOCK_BYTES: usize = 4096;
+
+fn map(place: &Place, tools: &mut Toolbox) -> Result<PathBuf, Failure> {
+    let paths = members::paths(place);
+    let (data, cache) = (&paths[0], &paths[1]);
+    let sectors = members::shares(place)[0];
+    let table = format!("0 {sectors} writecache s {data} {cache} {BLOCK_BYTES} 0");
+    let mut create = words(&["dmsetup", "create", &place.name, "--table", &table]);
+    create.extend(members::WITHOUT_UDEV.map(String::from));
+    tools.expect(&create, "dm-writecache could not be set up")?;
+    Ok(place.mapped())
+}
