@@ -402,7 +402,7 @@ impl Stack {
 
     /// What of the device a byte lies in, in words.
     fn place_of(&self, byte: u64) -> String {
-        let lowest = self.layers.first().and_then(|layer| members_of(layer));
+        let lowest = self.layers.first().and_then(members_of);
         match (lowest, &self.device) {
             (Some(members), Some((_, size_bytes))) => {
                 let part = part_bytes(*size_bytes, members);
