@@ -446,8 +446,11 @@ fn a_server_that_does_not_start_says_why() {
         check(&wrong, ["`redis-server` did not start", "argument couldn't be parsed"]);
     }
     if root() && tool("mariadbd").is_some() {
+        let wrong = ["--sysbench", "1 rows=10", "--mariadb", "innodb_flush_method=plenty"];
+        check(&wrong, ["`mariadbd` did not start", "innodb-flush-method"]);
+        // This one holds from the making of the database on.
         let wrong = ["--sysbench", "1 rows=10", "--mariadb", "innodb_page_size=5K"];
-        check(&wrong, ["`mariadbd` did not start", "InnoDB: Invalid page size=5120"]);
+        check(&wrong, ["`mariadb-install-db` ended", "InnoDB: Invalid page size=5120"]);
     }
 }
 

@@ -32,13 +32,29 @@ const AUTHENTICATION: &str = "mysql_native_password";
 /// Errors that say that what is stored is damaged: a wrong key file, a crashed table, a corrupt index or table.
 const DAMAGE: [u16; 5] = [1034, 1194, 1195, 1712, 1877];
 
-/// Makes an empty database.
-pub(crate) fn create(data: &Path, stop: &AtomicBool) -> Result<(), String> {
+/// Settings that hold from the making of a database on.
+const MADE_WITH: [&str; 4] = [
+    "innodb_page_size",
+    "innodb_data_file_path",
+    "innodb_undo_tablespaces",
+    "lower_case_table_names",
+];
+
+/// Makes an empty database, with those of a server's settings that hold from then on.
+pub(crate) fn create(
+    data: &Path,
+    settings: &[(String, String)],
+    stop: &AtomicBool,
+) -> Result<(), String> {
     let fill = |command: &mut std::process::Command| {
         command
             .args(["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db"])
             .arg("--skip-name-resolve")
             .arg(format!("--datadir={}", data.display()));
+        for (name, value) in settings.iter().filter(|(name, _)| MADE_WITH.contains(&name.as_str()))
+        {
+            command.arg(format!("--{name}={value}"));
+        }
     };
     run_kept_in(Tool::MariadbInstall, &Enclosure::default(), fill, stop)?;
     Ok(())

@@ -299,7 +299,7 @@ impl Database for SysbenchLoad {
     }
 
     fn create(&self, data: &Path, stop: &AtomicBool) -> Result<(), String> {
-        mariadb::create(data, stop)
+        mariadb::create(data, &self.settings, stop)
     }
 
     fn start(
