@@ -6,6 +6,7 @@ use lab::words::grouped;
 use loads::KINDS;
 use serde_json::Value;
 use vocabulary::kind::{Form, Key, Keys, Kind, Kinds, Role};
+use vocabulary::words::list;
 
 /// The keys of a load, from the command line.
 #[derive(Debug, Default)]
@@ -79,7 +80,7 @@ fn help(key: &Key, takers: &[&'static Kind]) -> String {
         let help = kind.key(key.name).expect("it takes the key").help;
         (help, format!("--{}", kind.name))
     }));
-    let each = alike.iter().map(|(help, flags)| format!("Of {}: {help}", flags.join(" and ")));
+    let each = alike.iter().map(|(help, flags)| format!("Of {}: {help}", list(flags)));
     each.collect::<Vec<_>>().join(" ")
 }
 
