@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 use fuser::{Config, MountOption, Session, SessionACL};
 use rustix::mount::{MountFlags, UnmountFlags, unmount};
 
+use block::tool::{Mount, mounts};
+
 use crate::volume::Volume;
 use served::FuseVolume;
 
@@ -46,8 +48,8 @@ pub struct FuseOptions {
 pub struct Mounted {
     session: Session<FuseVolume>,
     directory: PathBuf,
-    /// Made here by mount(2), so `fuser` does not know how to end it.
-    is_own: bool,
+    /// Made here by mount(2), so `fuser` does not know how to end it: the number of its file system.
+    own: Option<(u32, u32)>,
 }
 
 impl Mounted {
@@ -60,15 +62,24 @@ impl Mounted {
     /// served on until its last file is closed.
     pub fn unmounter(&mut self) -> impl FnMut() -> io::Result<()> + Send + 'static {
         let mut unmounter = self.session.unmount_callable();
-        let (directory, is_own) = (self.directory.clone(), self.is_own);
+        let (directory, own) = (self.directory.clone(), self.own);
         move || {
-            if is_own {
-                Ok(unmount(&directory, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW)?)
-            } else {
-                unmounter.unmount()
+            let Some(own) = own else { return unmounter.unmount() };
+            // Whatever is mounted there by now is not this one's to end.
+            match topmost(&directory) {
+                Some(mount) if mount.device == own => {
+                    Ok(unmount(&directory, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW)?)
+                }
+                Some(_) => Err(io::Error::other("something else is mounted over it")),
+                None => Ok(()),
             }
         }
     }
+}
+
+/// What is mounted last at a directory, by its real path.
+fn topmost(directory: &Path) -> Option<Mount> {
+    mounts().ok()?.into_iter().rfind(|mount| mount.point == directory)
 }
 
 /// Mounts `volume` at `directory`. `on_read_only` is told when the volume stops writing.
@@ -91,22 +102,25 @@ pub fn mount(
     config.clone_fd = true;
     let kernel_options = options.clone();
     let filesystem = FuseVolume::new(volume, options, on_read_only);
-    let is_own = rustix::process::geteuid().is_root();
-    let session = if is_own {
+    // What is mounted there is not asked any more once it is.
+    let directory = directory.canonicalize()?;
+    let mut own = None;
+    let session = if rustix::process::geteuid().is_root() {
         // `fuser` loses the subtype when it mounts as root, and with it `fuse.minfs` in the
         // table of mounts, which tools look for.
-        let (fuse_device, acl) = (mount_as_root(directory, &kernel_options)?, config.acl);
+        let (fuse_device, acl) = (mount_as_root(&directory, &kernel_options)?, config.acl);
+        own = topmost(&directory).map(|mount| mount.device);
         match Session::from_fd(filesystem, fuse_device, acl, config) {
             Ok(session) => session,
             Err(error) => {
-                let _ = unmount(directory, UnmountFlags::DETACH);
+                let _ = unmount(&directory, UnmountFlags::DETACH);
                 return Err(error);
             }
         }
     } else {
-        Session::new(filesystem, directory, &config)?
+        Session::new(filesystem, &directory, &config)?
     };
-    Ok(Mounted { session, directory: directory.to_path_buf(), is_own })
+    Ok(Mounted { session, directory, own })
 }
 
 /// Mounts with mount(2) and returns the channel to the kernel.

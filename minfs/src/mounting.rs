@@ -15,7 +15,7 @@ use std::process::{ExitCode, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use block::tool::{self, Failure, Mount, is_write_protected, mounted_at, mounts, real_path};
+use block::tool::{self, Failure, is_write_protected, mounted_at, mounts, real_path};
 use fuser::MountOption;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -289,10 +289,10 @@ fn detach() -> std::io::Result<()> {
     Ok(())
 }
 
-/// The source of the topmost mount at `directory`.
+/// The source of the topmost mount at `directory`, if that is a minfs.
 fn source_of(directory: &Path) -> Option<PathBuf> {
-    let is_ours = |mount: &Mount| mount.file_system == "fuse.minfs" && mount.point == directory;
-    mounts().ok()?.into_iter().rfind(is_ours).map(|mount| mount.source)
+    let topmost = mounts().ok()?.into_iter().rfind(|mount| mount.point == directory)?;
+    (topmost.file_system == "fuse.minfs").then_some(topmost.source)
 }
 
 /// Unmounts and waits until the daemon has written everything and let go of the device.

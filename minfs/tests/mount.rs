@@ -616,6 +616,26 @@ fn a_mount_that_lives_on_in_another_namespace_is_told_with_who_holds_it() {
 }
 
 #[test]
+fn what_is_mounted_over_a_volume_is_not_unmounted_for_it() {
+    let Some(mount) = Mount::new("16M", "rw") else { return };
+    let tmpfs = |program: &str, arguments: &[&str]| {
+        let mut command = Command::new(program);
+        assert!(command.args(arguments).arg(mount.root_text()).status().unwrap().success());
+    };
+    tmpfs("mount", &["-t", "tmpfs", "none"]);
+    let file_system = || fs::metadata(mount.root_text()).unwrap().dev();
+    let above = file_system();
+    let output = minfs(&["umount", &mount.root_text()]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    mount.signal(rustix::process::Signal::TERM);
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    assert_eq!(file_system(), above);
+    tmpfs("umount", &[]);
+    mount.umount();
+    assert_eq!(mount.fsck(), 0);
+}
+
+#[test]
 fn a_volume_whose_image_was_removed_meanwhile_is_unmounted() {
     let Some(mount) = Mount::new("16M", "rw") else { return };
     fs::write(mount.path("a"), pattern(100_000, 1)).unwrap();

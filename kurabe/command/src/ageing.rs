@@ -50,8 +50,10 @@ pub fn age(args: &AgeArgs) -> Result<u8, Failure> {
         });
         return Ok(exit::OK);
     }
-    // Nobody else may put a link in the way of a file.
-    Directory::open(here).map_err(Failure::refused)?;
+    // Nobody else may put a link in the way of a file, or a directory in the place of one.
+    for place in std::iter::once(here).chain(args.elsewhere.as_deref()) {
+        Directory::open(place).map_err(Failure::refused)?;
+    }
     let stop = Stop::on_signals().map_err(Failure::broken)?;
     let scratch = (age.copied && args.elsewhere.is_none()).then(scratch).transpose()?;
     let elsewhere = scratch.as_ref().map(Scratch::path).or_else(|| args.elsewhere.clone());

@@ -33,6 +33,33 @@ fn what_cannot_be_aged_is_refused_before_anything_is_touched() {
     refused(&["dir:/tmp aged churn"], &[], &["leave 'over', 'aged' and 'on' out"]);
 }
 
+/// Whoever owns a directory can put a link in the way of a file in it.
+#[test]
+fn kurabe_age_works_in_no_directory_that_another_user_can_change() {
+    if !root() {
+        return;
+    }
+    let site = Site::new();
+    let (mine, theirs) = (site.work().join("mine"), site.work().join("theirs"));
+    for directory in [&mine, &theirs] {
+        fs::create_dir(directory).unwrap();
+    }
+    std::os::unix::fs::chown(&theirs, Some(65_534), None).unwrap();
+    let theirs_text = theirs.display().to_string();
+    for (place, flags) in [
+        (&theirs, &["mail:boxes=2"][..]),
+        (&mine, &["mail:boxes=2,copied", "--elsewhere", &theirs_text]),
+    ] {
+        let words = [&["age"], flags, &["--size", "64M"]].concat();
+        let mut command = site.kurabe(&words);
+        command.current_dir(place);
+        site.finish(command).expect(2).says(&["belongs to user", "--trust"]);
+    }
+    for directory in [&mine, &theirs] {
+        assert_eq!(fs::read_dir(directory).unwrap().count(), 0);
+    }
+}
+
 /// Names, sizes, places and contents of all files that aged.
 const LOOK: &str = "cd \"${KURABE_AGED:-aged}\" && find . -type f -printf '%p %s %i\\n' | sort >>\"$0\" && \
                     find . -type f | sort | xargs cat | cksum >>\"$0\"";

@@ -143,7 +143,8 @@ pub fn release_nameless(index: u32, backing: Backing, wait_max: Duration) -> io:
 }
 
 /// Whether the file behind a loop device can still be found by a name. The kernel says
-/// `/the/name (deleted)` of one that cannot; a file can be called so too.
+/// `/the/name (deleted)` of one that cannot; a file can be called so too. Of a file of a server that has
+/// died (FUSE) it says nothing, but its file system is mounted nowhere any more.
 fn has_name(index: u32, backing: Backing) -> bool {
     let path = format!("/sys/block/loop{index}/loop/backing_file");
     let Ok(shown) = fs::read(path) else { return false };
@@ -151,7 +152,10 @@ fn has_name(index: u32, backing: Backing) -> bool {
     let found = fs::metadata(std::ffi::OsStr::from_bytes(name));
     let is_it =
         |found: fs::Metadata| (found.dev(), found.ino()) == (backing.file_system, backing.inode);
-    !name.ends_with(b" (deleted)") || found.is_ok_and(is_it)
+    let number = (rustix::fs::major(backing.file_system), rustix::fs::minor(backing.file_system));
+    let mounts = trust::mounts::mounts();
+    let is_mounted = mounts.is_ok_and(|all| all.iter().any(|mount| mount.device == number));
+    is_mounted && !name.ends_with(b" (deleted)") || found.is_ok_and(is_it)
 }
 
 fn is_one_of(error: &io::Error, codes: &[i32]) -> bool {
