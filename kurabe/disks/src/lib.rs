@@ -21,10 +21,14 @@ mod picture;
 pub mod profile;
 mod random;
 pub mod replay;
+#[allow(unsafe_code)]
+mod sys;
 pub mod trace;
+mod tracer;
 
 pub use emulated::{Emulated, LATE_NS, Lateness};
 pub use profile::{Kind, Profile, ProfileError, Slice};
+pub use tracer::{Traced, Tracer};
 
 /// What a request asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

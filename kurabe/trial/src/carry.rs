@@ -12,8 +12,9 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use disks::Tracer;
 use lab::event::{Event, Meeting, Turn};
-use lab::record::{IdleWait, Outcome, Phase, PhaseRecord, Record, Space};
+use lab::record::{IdleWait, Outcome, Phase, PhaseRecord, Record, Space, Traced};
 use lab::spec::{Aged, Cache, CommandLine, Output, TrialSpec};
 use loads::counters::{DeviceCounters, DeviceReading, machine_cpu_ns};
 use loads::{KINDS, age, programs};
@@ -35,7 +36,6 @@ use crate::nodes;
 use crate::scratch::Occupied;
 use crate::stop::Stop;
 use crate::tool::{Failure, Toolbox};
-use crate::tracer::Tracer;
 use crate::upper;
 use crate::user::User;
 use crate::warm::{self, search_path};
@@ -532,7 +532,10 @@ impl Trial<'_> {
                     }
                     _ => Vec::new(),
                 };
-                let tracer = Tracer::begin(node, size_bytes, journal, trace.file.is_some());
+                let keeps = trace.file.is_some();
+                let tracer = Tracer::begin(node.path(), size_bytes, journal, keeps, || {
+                    let _ = crate::sys::priority::go_first();
+                });
                 self.tracer = Some(tracer.map_err(|problem| {
                     Failure::of(format!("the device's requests cannot be traced: {problem}"))
                 })?);
@@ -547,7 +550,9 @@ impl Trial<'_> {
         let file = self.spec.trace.as_ref().and_then(|trace| trace.file.as_ref());
         let file = file.map(|path| self.host.open_writable(path, false)).transpose();
         let file = file.map_err(|error| Failure::of(format!("the trace's file: {error}")))?;
-        self.record.trace = Some(tracer.end(file).map_err(Failure::of)?);
+        let disks::Traced { requests, lost_events, kept, picture } =
+            tracer.end(file).map_err(Failure::of)?;
+        self.record.trace = Some(Traced { requests, lost_events, kept, picture });
         Ok(())
     }
 

@@ -26,7 +26,6 @@ pub mod stop;
 #[allow(unsafe_code)]
 mod sys;
 pub mod tool;
-mod tracer;
 pub mod upper;
 pub mod user;
 pub mod warm;

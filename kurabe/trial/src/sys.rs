@@ -8,7 +8,6 @@ pub mod network;
 pub mod pages;
 pub mod priority;
 pub mod process_clock;
-pub mod tracepoint;
 pub mod wait;
 
 pub use descriptors::keep_descriptors_from_children;

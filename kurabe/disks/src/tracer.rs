@@ -10,21 +10,21 @@ use std::io::{self, BufWriter, Read, Write};
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use disks::trace::{Entry, Recorder, SECTOR_BYTES};
-use disks::{Operation, Request};
-use lab::record::Traced;
 use rustix::fs::{Mode, OFlags};
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::node::Node;
-use crate::sys::priority;
-use crate::sys::tracepoint::Ring;
+use serde_json::Value;
+
+use crate::sys::Ring;
+use crate::trace::{Entry, Recorder, SECTOR_BYTES};
+use crate::{Operation, Request};
 
 /// Memory of all rings together, and of one.
 const RINGS_BYTES: usize = 64 << 20;
@@ -37,6 +37,18 @@ const READ_INTERVAL: Duration = Duration::from_millis(10);
 /// An event is in its ring at the latest so long after its time.
 const WRITTEN_NS: u64 = 1_000_000;
 
+/// What came of following a device.
+pub struct Traced {
+    /// How many requests there were.
+    pub requests: u64,
+    /// Events that the kernel counted and did not deliver.
+    pub lost_events: u64,
+    /// Requests in the file.
+    pub kept: u64,
+    /// How all of them look.
+    pub picture: Value,
+}
+
 /// Follows a device until [`Tracer::end`].
 pub struct Tracer {
     is_over: Arc<AtomicBool>,
@@ -45,12 +57,18 @@ pub struct Tracer {
 
 impl Tracer {
     /// Begins to follow a device of so many bytes, on which a journal lies in the ranges `journal`. With `keeps` every
-    /// request is kept, otherwise only what the picture of all shows.
+    /// request is kept, otherwise only what the picture of all shows. `go_first` is for the thread that reads: a busy
+    /// machine would let the rings fill, and it reads for less than a millisecond at a time.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel has not, or does not allow.
     pub fn begin(
-        node: &Node,
+        node: &Path,
         size_bytes: u64,
         journal: Vec<Range<u64>>,
         keeps: bool,
+        go_first: fn(),
     ) -> Result<Tracer, String> {
         let device = Traceable::of(node, size_bytes)?;
         let failed = |what: &'static str| move |error| format!("{what}: {error}");
@@ -79,6 +97,7 @@ impl Tracer {
         let thread = std::thread::Builder::new().name("tracer".into()).spawn({
             let is_over = is_over.clone();
             move || {
+                go_first();
                 let lost = follow(rings, ring_bytes, &formats, &mut requests, &is_over);
                 (requests, lost)
             }
@@ -87,6 +106,10 @@ impl Tracer {
     }
 
     /// Ends it: what it saw, with the requests written to `file`, where there is one.
+    ///
+    /// # Errors
+    ///
+    /// What writing says.
     pub fn end(self, file: Option<File>) -> Result<Traced, String> {
         self.is_over.store(true, Ordering::Release);
         let (requests, lost) = self.thread.join().expect("following events does not panic");
@@ -114,9 +137,9 @@ struct Traceable {
 }
 
 impl Traceable {
-    fn of(node: &Node, size_bytes: u64) -> Result<Traceable, String> {
-        let failed = |error: io::Error| format!("looking at {}: {error}", node.shown());
-        let number = fs::metadata(node.path()).map_err(failed)?.rdev();
+    fn of(node: &Path, size_bytes: u64) -> Result<Traceable, String> {
+        let failed = |error: io::Error| format!("looking at {}: {error}", node.display());
+        let number = fs::metadata(node).map_err(failed)?.rdev();
         let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
         let place = format!("/sys/dev/block/{major}:{minor}");
         let read = |name: &str| fs::read_to_string(format!("{place}/{name}"));
@@ -126,7 +149,7 @@ impl Traceable {
             return Err(format!(
                 "the kernel shows no requests of {}, which passes what it is asked on to other devices; \
                  trace one of those, or leave --trace out",
-                node.shown()
+                node.display()
             ));
         }
         let (mut major, mut minor, mut first_sector) = (major, minor, 0);
@@ -305,8 +328,6 @@ fn follow(
     requests: &mut Requests,
     is_over: &AtomicBool,
 ) -> io::Result<u64> {
-    // A busy machine would let the rings fill. It reads for less than a millisecond at a time.
-    let _ = priority::go_first();
     let mut seen: Vec<Seen> = Vec::new();
     loop {
         let is_last = is_over.load(Ordering::Acquire);
@@ -482,7 +503,7 @@ format:
         assert!(requests.open.is_empty());
         let mut file = Vec::new();
         requests.recorder.write_to(&mut file).unwrap();
-        let trace = disks::trace::Trace::read(&mut &file[..]).unwrap();
+        let trace = crate::trace::Trace::read(&mut &file[..]).unwrap();
         let found: Vec<_> = trace
             .entries
             .iter()
