@@ -30,6 +30,7 @@ fn main() -> ExitCode {
     if std::env::args_os().next().is_some_and(|name| Path::new(&name).ends_with("minfs")) {
         return minfs::program::main();
     }
+    trial::keep_ended_children();
     trial::tool::carry(&["minfs"]);
     let cli: Cli = terminal::parse();
     let mut trusted = cli.trust;

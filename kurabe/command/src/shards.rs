@@ -7,11 +7,12 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use lab::plan::{Plan, SHARDS_MAX, Shard};
+use lab::plan::{NO_FILE_OF_SHARDS, Plan, SHARDS_MAX, Shard};
 use lab::result::{
     COMPARISONS_FILE, HISTOGRAMS_DIRECTORY, PLAN_FILE, RECORDS_FILE, ResultWriter, STUDY_FILE,
     StoredResult, TRACES_DIRECTORY,
 };
+use lab::spec::Output;
 use lab::study::Study;
 use report::document;
 use report::machines::{Merged, Missing};
@@ -66,6 +67,9 @@ pub fn shard(args: &ShardArgs) -> Result<u8, Failure> {
         return Err(Failure::refused(
             "--on ssh: a shard is run by the machine that is to be measured; leave --on out, and start 'kurabe run SHARD' there",
         ));
+    }
+    if matches!(study.output, Output::File(_)) {
+        return Err(Failure::refused(NO_FILE_OF_SHARDS));
     }
     study.directory = Some(UserPath::typed("."));
     settle(&mut study)?;

@@ -128,6 +128,17 @@ fn what_does_not_belong_together_is_refused_by_name() {
     fs::write(path, facts.to_string()).unwrap();
     refused(&["shards/1", "shards/2"], &["was run by kurabe 0.0.9"]);
 
+    // What a shard says names no place on this machine.
+    for (field, value) in [("name", json!("../out")), ("output", json!({ "file": "/tmp/out" }))] {
+        let place = site.work().join("shards/2/plan.json");
+        let text = fs::read_to_string(&place).unwrap();
+        let mut plan: Value = serde_json::from_str(&text).unwrap();
+        plan["study"][field] = value;
+        fs::write(&place, plan.to_string()).unwrap();
+        refused(&["shards/1", "shards/2"], &["plan.json"]);
+        fs::write(&place, text).unwrap();
+    }
+
     // A shard is run as it was divided, and a result is no shard.
     site.run(&["run", "shards/1", "--cache", "warm"]).expect(2).says(&["--cache: a shard is run"]);
     site.run(&["run", "shards/1", "--quick"]).expect(2).says(&["--quick: a shard is run"]);

@@ -12,9 +12,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::condition;
 use crate::record::Record;
-use crate::spec::{Device, SCHEMA_VERSION, SideBySide, Tracing, TrialSpec};
+use crate::spec::{Device, Output, SCHEMA_VERSION, SideBySide, Tracing, TrialSpec};
 use crate::statistics::{BLOCKS_MIN_FOR_INTERVAL, ComparisonOptions, StopRule};
-use crate::study::Study;
+use crate::study::{self, Study};
 
 /// A study with its seed, its stop rule and the order of its trials.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -74,6 +74,10 @@ pub struct PlannedTrial {
     /// Index of the contender in the study.
     pub contender: usize,
 }
+
+/// Why a shard names no file for the output of its commands.
+pub const NO_FILE_OF_SHARDS: &str =
+    "--output: a shard names no file of the machine that runs it; leave --output FILE out";
 
 impl Plan {
     /// Expands a study. The order depends on nothing but the study's shape and the seed.
@@ -253,6 +257,11 @@ impl Plan {
             return Err(format!(
                 "it is shard {number} of {of}, and there are at most {SHARDS_MAX}"
             ));
+        }
+        // What is joined gets a directory of this name.
+        study::check_name(&study.name).map_err(|problem| format!("the name: {problem}"))?;
+        if self.shard.is_some() && matches!(study.output, Output::File(_)) {
+            return Err(NO_FILE_OF_SHARDS.into());
         }
         self.stop_rule.check().map_err(|error| format!("the stop rule: {error}"))?;
         ComparisonOptions { same_within: study.same_within, ..Default::default() }

@@ -284,6 +284,14 @@ impl Study {
     }
 }
 
+/// Refuses the name of a study that cannot be a part of the name of a directory.
+pub fn check_name(name: &str) -> Result<(), String> {
+    if name.is_empty() || name.contains('/') || name.starts_with('.') {
+        return Err(format!("'{name}' cannot name a directory; use letters, digits and '-'"));
+    }
+    Ok(())
+}
+
 /// Most blocks of a fixed number of runs: with so many, an interval is hardly narrower for more.
 const BLOCKS_OF_RUNS_MAX: u32 = 10;
 
@@ -705,13 +713,10 @@ impl StudyText {
 
     fn resolve_name(&self, workloads: &[Workload]) -> Result<String, StudyError> {
         match &self.name {
-            Some(name) if name.is_empty() || name.contains('/') || name.starts_with('.') => {
-                Err(error(
-                    "name",
-                    format!("'{name}' cannot name a directory; use letters, digits and '-'"),
-                ))
+            Some(name) => {
+                check_name(name).map_err(|problem| error("name", problem))?;
+                Ok(name.clone())
             }
-            Some(name) => Ok(name.clone()),
             None => {
                 let first = workloads.first().map_or("study", |workload| workload.name.as_str());
                 let word = first.split_whitespace().next().unwrap_or("study");

@@ -382,9 +382,13 @@ fn warnings(merged: &Merged<'_>) -> Vec<String> {
     let mut warnings = Vec::new();
     for Missing { number, directory } in merged.missing {
         warnings.push(match directory {
-            Some(directory) => format!(
-                "shard {number} is not complete; run it with 'kurabe run {directory}', then merge again"
-            ),
+            Some(directory) => {
+                let quoted = shlex::try_quote(directory);
+                let pasted = quoted.unwrap_or_else(|_| "DIRECTORY".into());
+                format!(
+                    "shard {number} is not complete; run it with 'kurabe run {pasted}', then merge again"
+                )
+            }
             None => format!("shard {number} was not named; run it, then merge again"),
         });
     }

@@ -25,6 +25,7 @@ pub mod scratch;
 pub mod stop;
 #[allow(unsafe_code)]
 mod sys;
+pub use sys::keep_ended_children;
 pub mod tool;
 pub mod upper;
 pub mod user;

@@ -43,6 +43,7 @@ const OPTIONS: [&str; 11] = [
     "-oServerAliveCountMax=3",
     "-oClearAllForwardings=yes",
     "-oForwardAgent=no",
+    "-oGSSAPIDelegateCredentials=no",
     "-oForwardX11=no",
     "-oPermitLocalCommand=no",
     "-oRemoteCommand=none",

@@ -152,7 +152,8 @@ fn parse_line(line: &str) -> Option<(bool, u64)> {
     let mut words = line.split_whitespace();
     let mode = words.next().filter(|mode| mode.len() >= 10)?;
     let size_bytes = words.nth(1)?;
-    let is_file = mode.starts_with('-');
+    // 'C' is a contiguous file, which is unpacked as any other.
+    let is_file = mode.starts_with(['-', 'C']);
     // Devices have their numbers in the place of the size.
     let size_bytes = if is_file { size_bytes.parse().ok()? } else { 0 };
     Some((is_file, size_bytes))
@@ -196,6 +197,7 @@ mod tests {
     #[test]
     fn lines_of_all_kinds_are_read() {
         assert_eq!(parse_line("-rw-r--r-- 0/0  1234 2000-01-01 00:00 a b"), Some((true, 1234)));
+        assert_eq!(parse_line("Crw-r--r-- 0/0  1234 2000-01-01 00:00 a b"), Some((true, 1234)));
         assert_eq!(parse_line("drwxr-xr-x 0/0     0 2000-01-01 00:00 d/"), Some((false, 0)));
         assert_eq!(parse_line("crw-r--r-- 0/0   1,3 2000-01-01 00:00 null"), Some((false, 0)));
         assert_eq!(parse_line("hrw-r--r-- 0/0   9 2000-01-01 00:00 x link to y"), Some((false, 0)));

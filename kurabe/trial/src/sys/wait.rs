@@ -29,6 +29,13 @@ fn nanoseconds(time: libc::timeval) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1000
 }
 
+/// Has children that end wait for this process, whatever it inherited: where SIGCHLD is ignored the kernel reaps
+/// them, and their numbers may be another's when they are waited for or killed.
+pub fn keep_ended_children() {
+    // SAFETY: the default action is no function, so no code of ours runs in a signal handler.
+    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+}
+
 /// Waits for the end of `pid` and reaps it.
 pub fn wait_with_usage(pid: Pid) -> io::Result<Reaped> {
     let mut status = 0;
