@@ -35,7 +35,7 @@ use crate::terminal::note;
 
 /// Options of ssh(1), before the machine: it asks nothing, forwards nothing, shares no connection, and
 /// notices within half a minute that a machine is gone.
-const OPTIONS: [&str; 11] = [
+const OPTIONS: [&str; 12] = [
     "-T",
     "-oBatchMode=yes",
     "-oConnectTimeout=10",

@@ -92,7 +92,7 @@ fn journal(device: &File) -> io::Result<Vec<Range<u64>>> {
     let extent = |number: u64| {
         let at = root + 12 * (number as usize + 1);
         let first = (half(at + 6) << 32 | word(at + 8)) * block_bytes;
-        first..first + half(at + 4) * block_bytes
+        first..first.saturating_add(half(at + 4) * block_bytes)
     };
     Ok((0..extents).map(extent).collect())
 }

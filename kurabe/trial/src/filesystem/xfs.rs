@@ -60,8 +60,12 @@ fn journal(device: &File) -> io::Result<Vec<Range<u64>>> {
     if &superblock[..4] != b"XFSB" || start == 0 {
         return Ok(Vec::new());
     }
-    let block = (start >> group_bits) * group_blocks + (start & ((1 << group_bits) - 1));
-    Ok(vec![block * block_bytes..(block + log_blocks) * block_bytes])
+    // Whatever a damaged superblock says.
+    let block = (start >> group_bits).saturating_mul(group_blocks);
+    let block = block.saturating_add(start & ((1 << group_bits) - 1));
+    let bytes = |blocks: u64| blocks.saturating_mul(block_bytes);
+    let log = bytes(block)..bytes(block.saturating_add(log_blocks));
+    Ok(Vec::from([log]))
 }
 
 /// xfs_db(8), freesp: a line for each range of sizes, `from to extents blocks percent`.
