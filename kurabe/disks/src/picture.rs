@@ -243,7 +243,8 @@ mod tests {
 
     #[test]
     fn what_bytes_are_for_is_told_apart() {
-        let mut picture = Picture::new(1 << 30, vec![1 << 20..2 << 20]);
+        let journal = 1 << 20..2 << 20;
+        let mut picture = Picture::new(1 << 30, Vec::from([journal]));
         picture.add(&entry(0, 1, Request::write(0, 4096)));
         picture.add(&Entry { metadata: true, ..entry(1, 2, Request::read(8192, 512)) });
         // The journal is metadata too, where the kernel says anything.
