@@ -57,6 +57,8 @@ pub struct Lower {
     shows_old_bytes: bool,
     /// Whether it can do without any one of its members.
     spares_one: bool,
+    /// Why power failures cannot be tried under it, where they cannot.
+    pub why_not_cut: Option<&'static str>,
     /// Makes it and opens it; gives the path of its device.
     make: fn(&Place, &mut Toolbox) -> Result<PathBuf, Failure>,
     /// Opens it after a power failure, as an administrator would; gives the path of its device.

@@ -18,6 +18,7 @@ use lab::record::{Check, Outcome, Record};
 use lab::spec::{Cache, CommandLine, Load, Output, PowerCuts, SCHEMA_VERSION, TrialSpec, Workload};
 use trial::crash::{ACK_VARIABLE, CrashReport, CrashVerdict, Found, Replay, recording_bytes_max};
 use trial::filesystem::{self, Access};
+use trial::lower::Lower;
 use trial::stop::Stop;
 use trust::{CONTENTS_MODE, Directory};
 
@@ -546,6 +547,10 @@ pub fn contenders(
         }
         trial::lower::check(&contender).map_err(refused)?;
         trial::upper::check(&contender).map_err(refused)?;
+        let cannot = |lower: &Lower| Some(format!("{}: {}", lower.name, lower.why_not_cut?));
+        if let Some(why) = trial::lower::of(&contender).find_map(cannot) {
+            return Err(refused(format!("{why}; leave that layer out")));
+        }
         if let (Some(lower), Places::Here) = (trial::lower::of(&contender).next(), places) {
             return Err(refused(format!(
                 "power is cut on this machine, and '{}' is set up in guests only; leave 'over {}' out",

@@ -39,6 +39,7 @@ pub static LUKS: Lower = Lower {
     encrypts: true,
     shows_old_bytes: false,
     spares_one: false,
+    why_not_cut: None,
     make: |place, tools| {
         let key = key_file(place);
         let mut format = words(&["cryptsetup", "luksFormat", "--batch-mode", &key]);

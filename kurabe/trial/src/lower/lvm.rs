@@ -21,6 +21,7 @@ const LINEAR: Lower = Lower {
     encrypts: false,
     shows_old_bytes: true,
     spares_one: false,
+    why_not_cut: None,
     make: |place, tools| {
         group(place, tools)?;
         volume(place, tools, &["--extents=100%FREE"], &[])

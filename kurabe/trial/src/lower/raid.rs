@@ -74,6 +74,7 @@ const fn raid(
         encrypts: false,
         shows_old_bytes: true,
         spares_one: !matches!(name.as_bytes(), b"raid0"),
+        why_not_cut: None,
         make: |place, tools| {
             members::make(place, tools)?;
             // It would leave room for other work of this machine, which a guest does not have.

@@ -19,6 +19,7 @@ pub static WRITECACHE: Lower = Lower {
     encrypts: false,
     shows_old_bytes: true,
     spares_one: false,
+    why_not_cut: None,
     make: |place, tools| {
         members::make(place, tools)?;
         // The kernel formats a cache that begins with zeros.
