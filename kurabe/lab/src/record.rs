@@ -19,6 +19,15 @@ use crate::slice::Slice;
 use crate::spec::{SCHEMA_VERSION, SideBySide, TrialSpec};
 use crate::watched::{Processors, Watched};
 
+/// What reached one block layer of a stack, from the start of the run to the end of its sync.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LayerRecord {
+    /// The layer, as it is written.
+    pub layer: String,
+    /// What it was asked. Of flushes most layers keep no count.
+    pub device: DeviceDelta,
+}
+
 /// What one trial yielded.
 #[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -74,6 +83,9 @@ pub struct Record {
     /// The exact commands that made, mounted, unmounted and checked the file system.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub commands: Vec<String>,
+    /// What reached each block layer of the kernel, from the uppermost one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub layers: Vec<LayerRecord>,
     /// What the file system reports of itself (`dumpe2fs -h`, `xfs_info`, ...).
     pub geometry: Option<String>,
     /// Line of `/proc/self/mounts` of the mounted file system: the options in force.

@@ -9,7 +9,7 @@ use lab::record::{Outcome, Record};
 use crate::charts::{self, View, ratio};
 use crate::document::{self, Block};
 use crate::source::Source;
-use crate::{age, answer, checks, costs, nodes, tables, text};
+use crate::{age, answer, checks, costs, layers, nodes, tables, text};
 
 /// The details of a result: of several loads a fold for each.
 pub fn details(source: &Source) -> Vec<Block> {
@@ -94,6 +94,12 @@ fn disk(view: &View<'_>) -> Vec<Block> {
 fn cost(view: &View<'_>) -> Vec<Block> {
     let (source, workload) = (view.source, view.analysis);
     let mut blocks = vec![Block::table("What it cost", costs::table(source, workload))];
+    if let Some(table) = layers::table(source, workload) {
+        blocks.push(Block::table(
+            "Where the bytes went: what each layer was asked, medians of the runs",
+            table,
+        ));
+    }
     if !workload.exploratory.is_empty() || workload.comparisons.iter().any(|one| !one.primary) {
         blocks.push(Block::Text(tables::METRICS_EXPLAINED.into()));
     }

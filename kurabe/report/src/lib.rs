@@ -16,6 +16,7 @@ pub mod export;
 pub mod heat;
 pub mod histograms;
 pub mod html;
+mod layers;
 pub mod machines;
 mod nodes;
 mod overview;

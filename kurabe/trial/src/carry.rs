@@ -14,7 +14,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use disks::Tracer;
 use lab::event::{Event, Meeting, Turn};
-use lab::record::{IdleWait, Outcome, Phase, PhaseRecord, Record, Space, Traced};
+use lab::record::{IdleWait, LayerRecord, Outcome, Phase, PhaseRecord, Record, Space, Traced};
 use lab::spec::{Aged, Cache, CommandLine, Output, TrialSpec};
 use loads::counters::{DeviceCounters, DeviceReading, machine_cpu_ns};
 use loads::{KINDS, age, programs};
@@ -80,6 +80,7 @@ pub fn carry_out(
         record: Record::begun(spec, unix.as_nanos() as u64),
         phase: Phase::Mkfs,
         counters: None,
+        layers: Vec::new(),
         node: None,
         device_bytes: None,
         root: None,
@@ -117,6 +118,8 @@ struct Trial<'a> {
     record: Record,
     phase: Phase,
     counters: Option<DeviceCounters>,
+    /// Those of each block layer of the kernel, from the uppermost one.
+    layers: Vec<(String, DeviceCounters)>,
     /// The device node, when there is one.
     node: Option<Node>,
     /// Size of the device in bytes.
@@ -166,6 +169,7 @@ impl Trial<'_> {
         }
         let mut below = lower::Stack::new(&spec.contender, device, &self.scratch);
         let made = self.make_below(&mut below, tools);
+        self.layers = below.counters();
         self.node = below.top().map(|(node, _)| node.clone());
         self.device_bytes = below.top().map(|(_, size_bytes)| size_bytes);
         let size_bytes = self.device_bytes.unwrap_or(0);
@@ -587,8 +591,15 @@ impl Trial<'_> {
     ) -> Result<(), Failure> {
         let daemon_before_ns = instance.daemon_cpu_ns();
         let (phases, before) = (self.record.phases.len(), self.watch.read());
+        let layers_before = self.layer_readings();
         let talk = self.run(instance, directory)?;
         self.timed(Phase::Sync, || instance.sync(tools))?;
+        let layers = layers_before.iter().zip(self.layer_readings());
+        let layers = layers.filter_map(|((layer, before), (_, after))| {
+            let device = after?.since(before.as_ref()?);
+            Some(LayerRecord { layer: layer.clone(), device })
+        });
+        self.record.layers = layers.collect();
         let own = self.record.run_device_after(phases);
         self.record.watched = Some(self.watch.read().since(&before, own));
         if let Some(talk) = talk {
@@ -907,6 +918,12 @@ impl Trial<'_> {
         let elapsed_ns = started.elapsed().as_nanos() as u64;
         self.push(phase, elapsed_ns, before);
         result
+    }
+
+    fn layer_readings(&self) -> Vec<(String, Option<DeviceReading>)> {
+        let read =
+            |(layer, counters): &(String, DeviceCounters)| (layer.clone(), counters.read().ok());
+        self.layers.iter().map(read).collect()
     }
 
     fn read_counters(&mut self) -> Option<DeviceReading> {

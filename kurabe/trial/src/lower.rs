@@ -5,6 +5,7 @@
 //! stopped there. Invariants: what was set up is taken down before the disk is given back, however far it came;
 //! keys are in memory only.
 
+mod bcache;
 mod integrity;
 mod luks;
 mod lvm;
@@ -23,6 +24,7 @@ use std::time::Duration;
 
 use guest::Supplies;
 use lab::contender::{Contender, Layer};
+use loads::counters::DeviceCounters;
 use rustix::fs::{MemfdFlags, memfd_create};
 use vocabulary::suggestion::did_you_mean;
 
@@ -133,6 +135,7 @@ static ALL: &[&Lower] = &[
     &lvm::THIN,
     &integrity::INTEGRITY,
     &writecache::WRITECACHE,
+    &bcache::BCACHE,
 ];
 
 /// Members that a layer has, at most.
@@ -435,6 +438,15 @@ impl Stack {
             }
         }
         Ok(())
+    }
+
+    /// The counters of each, from the uppermost one.
+    pub fn counters(&self) -> Vec<(String, DeviceCounters)> {
+        let counted = self.opened.iter().rev().filter_map(|opened| {
+            let counters = DeviceCounters::of_node(opened.top.as_ref()?.node.path()).ok()?;
+            Some((opened.place.layer.to_string(), counters))
+        });
+        counted.collect()
     }
 
     /// What they say of themselves.

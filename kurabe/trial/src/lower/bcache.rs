@@ -1,0 +1,107 @@
+//! bcache: reads and writes are cached. A part of the device is the cache.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use super::{Lower, Place, members, words};
+use crate::filesystem::Tool;
+use crate::tool::{Failure, Toolbox};
+
+/// bcache.
+pub static BCACHE: Lower = Lower {
+    name: "bcache",
+    summary: "a cache, writethrough unless 'writeback' is said (bcache): an eighth of the device",
+    tools: &[
+        Tool { name: "make-bcache", package: "bcache-tools", version: None },
+        Tool::new("dmsetup", "dmsetup", "--version"),
+    ],
+    modules: &["bcache", members::MODULE],
+    members_min: None,
+    options: &["writeback", "cache_replacement_policy=", "bucket=", "block="],
+    encrypts: false,
+    shows_old_bytes: true,
+    spares_one: false,
+    why_not_cut: None,
+    make: |place, tools| {
+        members::make(place, tools)?;
+        let mut make = words(&["make-bcache"]);
+        make.extend(place.options(BCACHE.options));
+        if place.options(&["bucket="]).next().is_none() {
+            make.push(format!("--bucket={}k", bucket_kib(members::shares(place)[1])));
+        }
+        let paths = members::paths(place);
+        make.extend(words(&["-B", &paths[0], "-C", &paths[1]]));
+        tools.expect(&make, "make-bcache failed")?;
+        register(place, tools)
+    },
+    open: |place, tools| {
+        members::open(place, tools)?;
+        register(place, tools)
+    },
+    is_syncing: |_| false,
+    describe: |place| {
+        let of = |name: &str| sysfs(place, 0).map(|path| path.join(name).display().to_string());
+        let files = ["state", "cache_mode", "dirty_data"].iter().filter_map(|name| of(name));
+        words(&["grep", "-H", ""]).into_iter().chain(files).collect()
+    },
+    close: |place| {
+        // The set goes once its device has gone, and both some time after they were told to.
+        const SCRIPT: &str = "echo 1 >$0/stop; echo 1 >$1/set/stop; \
+                              for i in $(seq 100); do test -e $0 || test -e $1 || exit 0; sleep 0.1; done; exit 1";
+        let paths = [sysfs(place, 0), sysfs(place, 1)].map(|path| path.unwrap_or_default());
+        let mut stop = words(&["sh", "-c", SCRIPT]);
+        stop.extend(paths.map(|path| path.display().to_string()));
+        vec![stop, members::remove(place)]
+    },
+};
+
+/// The size of a bucket in KiB for a cache of so many sectors: make-bcache's own, or less where the cache would
+/// have fewer than 2048. The kernel takes none with fewer than 1024.
+fn bucket_kib(cache_sectors: u64) -> u64 {
+    let most = (cache_sectors / 2 / 2048).max(1);
+    (1 << most.ilog2()).clamp(4, 512)
+}
+
+/// How long its device is waited for.
+const DEVICE_WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// What the kernel says of a member.
+fn sysfs(place: &Place, member: usize) -> Option<PathBuf> {
+    let number = fs::metadata(&members::paths(place)[member]).ok()?.rdev();
+    let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
+    Some(format!("/sys/dev/block/{major}:{minor}/bcache").into())
+}
+
+/// Tells the kernel of both members, which no udev does in a guest, and waits for the device.
+fn register(place: &Place, tools: &mut Toolbox) -> Result<PathBuf, Failure> {
+    let until = Instant::now() + DEVICE_WAIT_MAX;
+    for path in members::paths(place) {
+        fs::write("/sys/fs/bcache/register", &path)
+            .map_err(|error| Failure::of(format!("bcache does not take {path}: {error}")))?;
+    }
+    while Instant::now() < until {
+        let device = sysfs(place, 0).and_then(|path| fs::read_link(path.join("dev")).ok());
+        let name = device.as_deref().and_then(Path::file_name);
+        if let Some(path) =
+            name.map(|name| Path::new("/dev").join(name)).filter(|path| path.exists())
+        {
+            return Ok(path);
+        }
+        tools.pause(Duration::from_millis(20))?;
+    }
+    Err(Failure::of("bcache made no device of its members"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_cache_has_small_buckets() {
+        for (mib, kib) in [(8, 4), (16, 8), (32, 16), (100, 32), (1024, 512), (100_000, 512)] {
+            assert_eq!(bucket_kib(mib * 2048), kib, "{mib} MiB");
+        }
+    }
+}
