@@ -4,7 +4,6 @@
 //! turns it into the same text that a study file holds, and validation happens there.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -13,6 +12,12 @@ use serde::Serialize;
 
 use super::load_flags::{LoadKeys, decimal, some, whole};
 use super::{from_here, scan};
+
+mod results;
+mod survival;
+
+pub use results::{HistoryArgs, MergeArgs, ReportArgs, ResumeArgs};
+pub use survival::{AckArgs, CoherenceArgs, CrashArgs, PromiseArgs, PromisesArgs};
 
 /// Compare file systems under a workload, with confidence intervals.
 ///
@@ -243,143 +248,6 @@ pub enum GuestAction {
         /// The guest; it is built first if it is missing.
         guest: String,
     },
-}
-
-const CRASH_EXAMPLES: &str = "\
-Each line on the workload's standard output, or 'kurabe ack WORDS' from anywhere in it, acknowledges
-that something is durable. The check gets two arguments, the mounted directory and a file with the
-acknowledgements so far, and exits with 0 (ok), 1 (lost), 2 (corrupt) or 3 (unusable).
-
-Exit codes: 0 all held, 3 one is violated, 4 one is inconclusive, 1 one could not be tested.
-
-Examples:
-  sudo kurabe crash ext4 'nb: ext4 @ nobarrier' xfs --check ./check.sh -- ./my-database-load
-  sudo kurabe crash --replay kurabe-results/crash-20260101-120000:1";
-
-/// `kurabe crash`.
-#[derive(Debug, Args)]
-#[command(after_help = CRASH_EXAMPLES)]
-pub struct CrashArgs {
-    /// Contenders: [LABEL: ][LAYER over] FS [MKFS OPTIONS] [@ MOUNT OPTIONS] [over LAYER], one argument each.
-    #[arg(value_name = "CONTENDER", required_unless_present = "replay")]
-    pub contenders: Vec<String>,
-    /// The workload, run once in the mounted directory. A single argument with spaces is a line for the shell.
-    #[arg(last = true, value_name = "COMMAND")]
-    pub command: Vec<String>,
-    /// Command that checks whether what was acknowledged is there. It runs in the current directory.
-    #[arg(long, value_name = "CMD")]
-    pub check: Option<String>,
-    /// Run CMD in the mounted directory before the workload. The power is not cut during it.
-    #[arg(short, long, value_name = "CMD")]
-    pub setup: Option<String>,
-    /// Disk states to try for each contender; the self-test tries a quarter of that.
-    #[arg(long, value_name = "N", default_value_t = 300, value_parser = some::<usize>)]
-    pub states: usize,
-    /// Size of the device, such as 512M (mem:512M and loop:512M mean the same). The disk that loses power is always in memory.
-    #[arg(long, visible_alias = "size", value_name = "DEVICE", default_value = "mem:512M")]
-    pub device: String,
-    /// Seed for choosing the states. [default: random, recorded]
-    #[arg(long, value_name = "N", value_parser = whole::<u64>, allow_negative_numbers = true)]
-    pub seed: Option<u64>,
-    /// Time limit for the workload.
-    #[arg(long, value_name = "TIME", default_value = "5m")]
-    pub timeout: String,
-    /// Time limit for one check.
-    #[arg(long, value_name = "TIME", default_value = "30s")]
-    pub check_timeout: String,
-    /// Run the checks of several states at the same time. Only for a check that uses no fixed port and writes to no
-    /// file outside the mounted directory.
-    #[arg(long)]
-    pub parallel_checks: bool,
-    /// Where contenders run that do not say so themselves: a guest, such as debian, for block layers of the
-    /// kernel (docs/where.md). [default: this machine]
-    #[arg(long, value_name = "PLACE", conflicts_with = "replay")]
-    pub on: Option<String>,
-    /// Also lose one member of an array with the power, another one in other states: the lowest layer that can do
-    /// without one is opened without it.
-    #[arg(long, conflicts_with_all = ["replay", "shards"])]
-    pub lose_member: bool,
-    /// Record only, and divide the states among N shards, which several machines try, each as 'kurabe run
-    /// SHARD'; 'kurabe merge' joins them.
-    #[arg(long, value_name = "N", value_parser = whole::<u32>, allow_negative_numbers = true, conflicts_with = "replay")]
-    pub shards: Option<u32>,
-    /// Result directory. [default: kurabe-results/crash-TIME]
-    #[arg(short, long, value_name = "DIR")]
-    pub out: Option<PathBuf>,
-    /// Try one failing state of an earlier result again, and keep its disk.
-    #[arg(long, value_name = "RESULT:CASE", conflicts_with_all = ["contenders", "command", "check"])]
-    pub replay: Option<String>,
-}
-
-const COHERENCE_EXAMPLES: &str = "\
-One node changes a file and tells another one, which looks: 12 kinds of question in turn. The control, NFS
-with 'nocto,actimeo=60', must be caught (docs/reference/coherence.md).
-
-Exit codes: 0 all held, 3 one is violated, 4 one is inconclusive, 1 one could not be tested.
-
-Example:
-  sudo kurabe coherence 'gfs2 on 2 debian' 'nfs over ext4 on 2 debian'";
-
-/// `kurabe coherence`.
-#[derive(Debug, Args)]
-#[command(after_help = COHERENCE_EXAMPLES)]
-pub struct CoherenceArgs {
-    /// Contenders on several nodes: [LABEL: ][nfs over] FS [MKFS OPTIONS] [@ MOUNT OPTIONS] on N GUEST, one argument each.
-    #[arg(value_name = "CONTENDER", required = true)]
-    pub contenders: Vec<String>,
-    /// Questions for each contender, of every kind in turn.
-    #[arg(long, value_name = "N", default_value_t = 1200, value_parser = some::<u32>)]
-    pub questions: u32,
-    /// The nodes' common disk, such as mem:512M or loop:1G.
-    #[arg(short, long, value_name = "DEVICE", default_value = "mem:512M")]
-    pub device: String,
-    /// Seed for the order of contenders. [default: random, recorded]
-    #[arg(long, value_name = "N", value_parser = whole::<u64>, allow_negative_numbers = true)]
-    pub seed: Option<u64>,
-    /// Result directory. [default: kurabe-results/coherence-TIME]
-    #[arg(short, long, value_name = "DIR")]
-    pub out: Option<PathBuf>,
-}
-
-/// `kurabe promises`.
-#[derive(Debug, Args)]
-pub struct PromisesArgs {
-    /// Contenders: [LABEL: ][LAYER over] FS [MKFS OPTIONS] [@ MOUNT OPTIONS] [over LAYER], one argument each.
-    #[arg(value_name = "CONTENDER", required = true)]
-    pub contenders: Vec<String>,
-    /// Try only this program, by its name in the table. May be repeated.
-    #[arg(long, value_name = "NAME")]
-    pub only: Vec<String>,
-    /// Disk states to try for each program; the self-test tries a quarter of that.
-    #[arg(long, value_name = "N", default_value_t = 60, value_parser = some::<usize>)]
-    pub states: usize,
-    /// Size of the device, such as 320M (mem:320M and loop:320M mean the same). The disk that loses power is always in memory.
-    #[arg(long, visible_alias = "size", value_name = "DEVICE", default_value = "mem:320M")]
-    pub device: String,
-    /// Seed for choosing the states. [default: random]
-    #[arg(long, value_name = "N", value_parser = whole::<u64>, allow_negative_numbers = true)]
-    pub seed: Option<u64>,
-}
-
-/// `kurabe promise`: a program in the directory where it is started, or its check.
-#[derive(Debug, Args)]
-pub struct PromiseArgs {
-    /// Its name.
-    pub name: String,
-    /// setup, run or check.
-    pub part: String,
-    /// Of the check: the mounted directory.
-    pub directory: Option<PathBuf>,
-    /// Of the check: the file of acknowledgements.
-    pub acknowledged: Option<PathBuf>,
-}
-
-/// `kurabe ack`.
-#[derive(Debug, Args)]
-pub struct AckArgs {
-    /// What is durable, in words that the check understands.
-    #[arg(required = true)]
-    pub words: Vec<OsString>,
 }
 
 const COMPARE_EXAMPLES: &str = "\
@@ -730,83 +598,6 @@ pub struct ShardArgs {
     /// The study.
     #[command(flatten)]
     pub run: RunArgs,
-}
-
-/// `kurabe merge`.
-#[derive(Debug, Args)]
-pub struct MergeArgs {
-    /// The shards after they were run, as shell patterns name them: shards/*.
-    #[arg(required = true, value_name = "SHARD")]
-    pub shards: Vec<PathBuf>,
-    /// Directory of the merged result. [default: kurabe-results/NAME-merged-TIME]
-    #[arg(short, long, value_name = "DIR", help_heading = "Output")]
-    pub out: Option<PathBuf>,
-    /// Style of the terminal output. [default: auto]
-    #[arg(long, value_enum, value_name = "STYLE", help_heading = "Output")]
-    pub style: Option<Style>,
-}
-
-/// `kurabe resume`.
-#[derive(Debug, Args)]
-pub struct ResumeArgs {
-    /// The result directory of the interrupted study.
-    pub directory: PathBuf,
-    /// Carry out N more rounds for undecided comparisons, whatever the study's budget was. The error rate
-    /// of the study stays the same.
-    #[arg(long, value_name = "BLOCKS", value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
-    pub more: Option<u32>,
-    /// Name or serial number of the real disk whose contents may be destroyed. Needed again each time.
-    #[arg(long, value_name = "NAME_OR_SERIAL")]
-    pub destroy: Option<String>,
-    /// Skip the dry run that comes before the device is filled.
-    #[arg(long)]
-    pub no_dry_run: bool,
-    /// Options of the output.
-    #[command(flatten)]
-    pub present: ShowArgs,
-}
-
-/// `kurabe history`.
-#[derive(Debug, Args)]
-pub struct HistoryArgs {
-    /// The directory in which the results lie.
-    #[arg(default_value = "kurabe-results")]
-    pub directory: PathBuf,
-    /// Name of the study, where the directory has results of several.
-    #[arg(long, value_name = "NAME")]
-    pub study: Option<String>,
-    /// Write the latest result as Bencher Metric Format (JSON).
-    #[arg(long, value_name = "FILE")]
-    pub export_bencher: Option<PathBuf>,
-    /// Write all results as CSV for Apache Otava.
-    #[arg(long, value_name = "FILE")]
-    pub export_otava: Option<PathBuf>,
-    /// Style of the terminal output. [default: auto]
-    #[arg(long, value_enum, value_name = "STYLE")]
-    pub style: Option<Style>,
-}
-
-/// `kurabe report`.
-#[derive(Debug, Args)]
-pub struct ReportArgs {
-    /// The result directory. With several, each contender is compared with the contender of the same label
-    /// in the first result, for example before and after an upgrade.
-    #[arg(required = true, value_name = "RESULT")]
-    pub directories: Vec<PathBuf>,
-    /// Write the report as one HTML file that needs no network.
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
-    pub html: Option<PathBuf>,
-    /// Write each chart as an SVG file into this directory.
-    #[arg(long, value_name = "DIR", help_heading = "Output")]
-    pub svg: Option<PathBuf>,
-    /// Condition as in 'kurabe compare'. With several results, 'xfs <= 1.10' is about the cost of xfs in
-    /// each later result relative to the first. Exit codes are those of 'kurabe compare'. May be
-    /// repeated.
-    #[arg(long, value_name = "CONDITION")]
-    pub gate: Vec<String>,
-    /// Options of the output.
-    #[command(flatten)]
-    pub present: ShowArgs,
 }
 
 impl CompareArgs {

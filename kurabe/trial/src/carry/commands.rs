@@ -1,0 +1,221 @@
+//! The commands of a trial: the workload's own, those of the user around it, and how their end is judged.
+
+use super::*;
+
+/// Where a command finds the path of the files that have aged.
+const AGED_VARIABLE: &str = "KURABE_AGED";
+
+impl Trial<'_> {
+    /// Reads the load's programs into the page cache: they are no part of what a cold run measures.
+    pub(super) fn warm_programs(&mut self) -> Result<(), Failure> {
+        let (words, further) = match self.spec.workload.load.command() {
+            Some(command) => (command.words(), Vec::new()),
+            None => {
+                let tools = KINDS.open(&self.spec.workload.load).map(|load| load.programs());
+                (vec!["/proc/self/exe".into()], tools.unwrap_or_default())
+            }
+        };
+        self.record.programs_bytes = match &self.user {
+            None => Some(programs::warm(&words, &further, &search_path())),
+            // By its own rights: it names the files, and what is in them names more.
+            Some(user) => {
+                let command = warm::command(user, words, &further)?;
+                self.execute_quietly(&command)?.said.parse().ok()
+            }
+        };
+        Ok(())
+    }
+
+    /// Runs a command of kurabe's own as the user, and reads what it prints.
+    pub(super) fn execute_quietly(&self, command: &CommandLine) -> Result<Ran, Failure> {
+        let (user, group) = (self.user.as_ref(), self.group.as_ref());
+        let bounds = Bounds { user, group, deadline: self.deadline, ..Bounds::default() };
+        let root = Path::new("/");
+        command::run(command, root, &[], bounds, &Output::Pipe, None, self.stop)
+            .map_err(|error| Failure::of(error.to_string()))
+    }
+
+    /// The user's `--setup`, and what the load needs before it is measured.
+    pub(super) fn lay_out(
+        &mut self,
+        instance: &dyn Instance,
+        directory: &Path,
+    ) -> Result<(), Failure> {
+        if let Some(setup) = &self.spec.workload.setup {
+            self.users_command(Phase::Setup, setup, directory)?;
+        }
+        if !KINDS.open(&self.spec.workload.load).map_err(Failure::of)?.has_setup() {
+            return Ok(());
+        }
+        let (command, talk) = self.load_command(LoadStage::Setup, instance, directory)?;
+        let name = format!("the layout of {}", self.spec.workload.load.kind);
+        self.timed_with(Phase::Layout, |trial| {
+            judge_own(&name, &trial.execute(&command, Some(&talk), directory)?)
+        })?;
+        let report = talk.report().map_err(Failure::of)?;
+        self.prepared = report.prepared;
+        report.asides.into_iter().for_each(|aside| self.record.set_aside_of_layout(aside));
+        Ok(())
+    }
+
+    /// The measured run. The command's own time is the phase's: the counters are read before it
+    /// is started and after it was reaped.
+    pub(super) fn run(
+        &mut self,
+        instance: &dyn Instance,
+        directory: &Path,
+    ) -> Result<Option<Talk>, Failure> {
+        self.begin(Phase::Run);
+        let (command, talk) = match self.spec.workload.load.command() {
+            Some(command) => (command, None),
+            None => {
+                let (command, talk) = self.load_command(LoadStage::Run, instance, directory)?;
+                (command, Some(talk))
+            }
+        };
+        let before = self.read_counters();
+        let ran = self.execute(&command, talk.as_ref(), directory)?;
+        self.push(Phase::Run, ran.elapsed_ns, before);
+        self.record.outlived = ran.outlived;
+        self.record.command = Some(ran.usage.clone());
+        match talk {
+            Some(_) => judge_own(&self.spec.workload.load.kind, &ran)?,
+            None => judge("the command", &ran, self.spec.workload.ignore_failure)?,
+        }
+        Ok(talk)
+    }
+
+    /// The command that carries out one part of a load, and the talk with it.
+    pub(super) fn load_command(
+        &self,
+        stage: LoadStage,
+        instance: &dyn Instance,
+        directory: &Path,
+    ) -> Result<(CommandLine, Talk), Failure> {
+        let target = match (self.access, &self.node) {
+            (Access::RawDevice, Some(node)) => Target::Device(node.path().into()),
+            (Access::MinfsLibrary, Some(node)) => Target::Minfs(node.path().into()),
+            _ => Target::Directory(directory.to_path_buf()),
+        };
+        // Mounting it anew would undo what the setup did to the mount.
+        let is_as_mounted = self.is_mounted_as_recorded(instance);
+        let task = LoadTask {
+            load: self.spec.workload.load.clone(),
+            target,
+            device: self.node.as_ref().map(|node| node.path().into()),
+            device_bytes: self.device_bytes,
+            stage,
+            part: self.part,
+            cold: self.spec.cache == Cache::Cold && rustix::process::geteuid().is_root(),
+            sync_command: instance.sync_command(),
+            cool_command: is_as_mounted.then(|| instance.cool_command()).flatten(),
+            acknowledgements: None,
+            order_seed: self.spec.order_seed,
+            scratch: self.load_place()?,
+            prepared: self.prepared.clone(),
+        };
+        let talk = Talk::begin(&task)
+            .map_err(|error| Failure::of(format!("writing the load's task: {error}")))?;
+        Ok((Talk::command(self.user.as_ref())?, talk))
+    }
+
+    /// Where the load's process has its own files.
+    pub(super) fn load_place(&self) -> Result<PathBuf, Failure> {
+        let place = self.scratch.room().join("load");
+        match DirBuilder::new().mode(0o700).create(&place) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => {
+                return Err(Failure::of(format!("making {}: {error}", place.display())));
+            }
+            Ok(()) => {
+                if let Some(user) = &self.user {
+                    user.receive(&place, &self.spec.scratch).map_err(Failure::of)?;
+                }
+            }
+        }
+        Ok(place)
+    }
+
+    /// A command before or after the measured one; it must succeed.
+    pub(super) fn users_command(
+        &mut self,
+        phase: Phase,
+        command: &CommandLine,
+        directory: &Path,
+    ) -> Result<(), Failure> {
+        let name = format!("--{} '{command}'", phase.name());
+        self.timed_with(phase, |trial| {
+            judge(&name, &trial.execute(command, None, directory)?, false)
+        })
+    }
+
+    pub(super) fn execute(
+        &self,
+        command: &CommandLine,
+        talk: Option<&Talk>,
+        directory: &Path,
+    ) -> Result<Ran, Failure> {
+        let spec = self.spec;
+        let directory_text = directory.display().to_string();
+        let trial_text = spec.trial.to_string();
+        let place;
+        let mut environment = vec![
+            (DIRECTORY_VARIABLE, directory_text.as_str()),
+            ("KURABE_CONTENDER", &spec.contender.label),
+            ("KURABE_TRIAL", &trial_text),
+            // What is acknowledged counts where the power is cut.
+            (ACK_VARIABLE, "/dev/null"),
+        ];
+        let node = spec.node.as_ref().map_or((1, 1), |node| (node.number, node.nodes));
+        let (number, count) = (node.0.to_string(), node.1.to_string());
+        environment.extend([("KURABE_NODE", number.as_str()), ("KURABE_NODES", count.as_str())]);
+        let addresses: Vec<String> = (1..=node.1).map(nodes::address_text).collect();
+        let addresses = addresses.join(",");
+        if spec.node.is_some() {
+            environment.push(("KURABE_ADDRESSES", &addresses));
+        }
+        let aged;
+        if spec.aged.is_some() {
+            let root = self.root.as_deref().unwrap_or(directory);
+            aged = root.join(age::DIRECTORY).display().to_string();
+            environment.push((AGED_VARIABLE, &aged));
+        }
+        if talk.is_some() {
+            // fio looks there for a file by whose name anybody could disturb it.
+            place = self.load_place()?.display().to_string();
+            environment.push(("TMPDIR", &place));
+        }
+        let output: &Output = &spec.output;
+        let (user, group) = (self.user.as_ref(), self.group.as_ref());
+        let bounds = Bounds { user, group, deadline: self.deadline, ..Bounds::default() };
+        command::run(command, directory, &environment, bounds, output, talk, self.stop)
+            .map_err(|error| Failure::of(error.to_string()))
+    }
+}
+
+/// Whether the end of a process of kurabe's own lets the trial go on. It prints why it failed; its exit code means
+/// nothing to a user.
+pub(super) fn judge_own(name: &str, ran: &Ran) -> Result<(), Failure> {
+    match (&ran.end, ran.usage.exit_code) {
+        (End::Exited, Some(code)) if code != 0 => {
+            Err(Failure::explained(format!("{name} failed"), &ran.said))
+        }
+        _ => judge(name, ran, false),
+    }
+}
+
+/// Whether a command's end lets the trial go on.
+pub(super) fn judge(name: &str, ran: &Ran, ignore_failure: bool) -> Result<(), Failure> {
+    match ran.end {
+        End::TimedOut => return Err(Failure::TimedOut),
+        End::Stopped => return Err(Failure::Stopped),
+        End::Exited => {}
+    }
+    let how = match (ran.usage.exit_code, ran.usage.signal) {
+        (Some(0), _) => return Ok(()),
+        (Some(_), _) if ignore_failure => return Ok(()),
+        (Some(code), _) => format!("{name} exited with code {code}"),
+        (None, signal) => format!("{name} was ended by signal {}", signal.unwrap_or_default()),
+    };
+    Err(Failure::explained(how, &ran.said))
+}
