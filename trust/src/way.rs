@@ -38,6 +38,7 @@ pub fn open(path: &Path) -> Result<(OwnedFd, Stat), Refused> {
     match walk(path)? {
         Walked::There(opened, stat) => Ok((opened, stat)),
         Walked::Missing(..) => Err(Refused::system(path, Errno::NOENT)),
+        Walked::Blocked(..) => Err(Refused::system(path, Errno::NOTDIR)),
     }
 }
 
@@ -63,12 +64,12 @@ pub fn believe_name(path: &Path) -> Result<(), Refused> {
             _ => check(path, &opened, &stat),
         },
         Ok(Walked::Missing(directory, stat)) => keeps_to_itself(&directory, &stat),
+        // Whoever owns it can make a directory in its place.
+        Ok(Walked::Blocked(file, opened, stat)) => check(&file, &opened, &stat),
         // No program finds anything there, nor will it.
         Err(Refused::System { error, .. })
-            if matches!(
-                Errno::from_io_error(&error),
-                Some(Errno::NOTDIR | Errno::NAMETOOLONG | Errno::INVAL)
-            ) || error.kind() == std::io::ErrorKind::InvalidInput =>
+            if matches!(Errno::from_io_error(&error), Some(Errno::NAMETOOLONG | Errno::INVAL))
+                || error.kind() == std::io::ErrorKind::InvalidInput =>
         {
             Ok(())
         }
@@ -90,6 +91,8 @@ enum Walked {
     There(OwnedFd, Stat),
     /// The next name is not in this directory.
     Missing(PathBuf, Stat),
+    /// This is no directory, and names follow.
+    Blocked(PathBuf, OwnedFd, Stat),
 }
 
 fn walk(path: &Path) -> Result<Walked, Refused> {
@@ -97,6 +100,9 @@ fn walk(path: &Path) -> Result<Walked, Refused> {
     let mut names = names_of(path);
     let mut links = 0;
     while let Some(name) = names.pop_front() {
+        if kind(&stat) != FileType::Directory {
+            return Ok(Walked::Blocked(shown(&walked), at, stat));
+        }
         check_directory(&shown(&walked), &at, &stat)?;
         let next = walked.join(&name);
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;

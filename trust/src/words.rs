@@ -20,16 +20,10 @@ pub fn believe(words: &[String], base: Option<&Path>) -> Result<(), String> {
     let absolute: Vec<PathBuf> = pieces.iter().filter_map(|piece| absolute(piece)).collect();
     let named: Vec<&Path> =
         absolute.iter().map(PathBuf::as_path).filter(|path| path.is_dir()).collect();
-    let relative = pieces
-        .iter()
-        .filter(|piece| !piece.is_empty() && !piece.starts_with('/'))
-        .flat_map(|piece| {
-            let places = base.into_iter().chain(named.iter().copied());
-            places
-                .map(move |place| place.join(piece))
-                .filter(|path| path.symlink_metadata().is_ok())
-        });
-    let relative: Vec<PathBuf> = relative.collect();
+    let places: Vec<&Path> = base.into_iter().chain(named).collect();
+    let relative = pieces.iter().filter(|piece| !piece.is_empty() && !piece.starts_with('/'));
+    let relative: Vec<PathBuf> =
+        relative.flat_map(|piece| places.iter().map(move |place| place.join(piece))).collect();
     let refused = absolute.iter().chain(&relative).find_map(|path| way::believe_name(path).err());
     refused.map_or(Ok(()), |refused| Err(refused.to_string()))
 }
@@ -83,6 +77,9 @@ mod tests {
         for directory in [&own, &all, &all.join("his")] {
             fs::create_dir(directory).unwrap();
         }
+        fs::create_dir(own.join("hers")).unwrap();
+        fs::write(own.join("hers/file"), "").unwrap();
+        chown(own.join("hers"), Some(STRANGER), None).unwrap();
         for name in ["own/mine.sh", "all/mine.sh", "all/his.sh", "all/his/Makefile"] {
             fs::write(home.path().join(name), "true").unwrap();
         }
@@ -106,6 +103,11 @@ mod tests {
             "sh ALL/missing.sh",
             "sh OWN/dangling",
             "sh ALL/his/none/x.sh",
+            "sh ALL/his.sh/x.sh",
+            "sh ALL/fifo/x.sh",
+            "cd OWN && sh ./hers/none.sh",
+            "cd OWN && sh ./hers/file/x.sh",
+            "make -C OWN -f hers/Makefile",
             "make -CALL/his",
             "make -C ALL",
             "make --directory=ALL/his",
@@ -126,6 +128,7 @@ mod tests {
             "sh ALL/mine.sh",
             "cd OWN && ./mine.sh",
             "cd OWN && ./none.sh",
+            "sh OWN/mine.sh/x.sh",
             "dd if=/dev/zero of=file bs=1M 2>/dev/null; sed s/tmp/x/ </dev/stdin",
             "true /etc/passwd/x /no/such/place \0",
         ];

@@ -246,12 +246,16 @@ impl Study {
         forms
     }
 
+    /// The commands that age file systems, each by its flag.
+    pub fn ageing(&self) -> Vec<(&'static str, CommandLine)> {
+        let both = [("--age", self.age.clone()), ("--then", self.then.clone())];
+        both.into_iter().filter_map(|(flag, line)| Some((flag, line?))).collect()
+    }
+
     /// The command lines that it names, in the order in which they run, each with what it is.
     pub fn commands(&self) -> Vec<(String, CommandLine)> {
-        let ageing = [("--age", &self.age), ("--then", &self.then)];
-        let ageing = ageing
-            .into_iter()
-            .filter_map(|(flag, line)| Some((format!("the command of {flag}"), line.clone()?)));
+        let ageing = self.ageing().into_iter();
+        let ageing = ageing.map(|(flag, line)| (format!("the command of {flag}"), line));
         let of_workloads = self.workloads.iter().flat_map(|workload| {
             let commands = workload.commands().into_iter();
             commands.map(|(what, line)| (format!("workload '{}': its {what}", workload.name), line))

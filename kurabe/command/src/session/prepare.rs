@@ -226,19 +226,19 @@ fn foreign(directory: &Path, error: ResultError) -> Failure {
 
 /// The commands of a study, one a line, and its workloads that are none.
 fn commands(study: &Study) -> Vec<String> {
-    let shown = |(what, line): (String, CommandLine)| {
+    let shown = |(what, line): (&str, CommandLine)| {
         let words = line.words();
         let joined = shlex::try_join(words.iter().map(String::as_str));
         let shown = joined.unwrap_or_else(|_| words.join(" "));
-        format!("  {}: {}", trust::text::line(&what), trust::text::line(&shown))
+        format!("  {what}: {}", trust::text::line(&shown))
     };
-    let without = study.workloads.iter().filter(|workload| workload.load.command().is_none());
-    let without = without.map(|workload| {
-        let (name, kind) =
-            (trust::text::line(&workload.name), trust::text::line(&workload.load.kind));
-        format!("  workload '{name}': {kind}")
-    });
-    study.commands().into_iter().map(shown).chain(without).collect()
+    let of_workload = |workload: &Workload| {
+        let without = workload.load.command().is_none();
+        let without = without.then(|| format!("  workload: {}", workload.load.kind));
+        workload.commands().into_iter().map(shown).chain(without).collect::<Vec<_>>()
+    };
+    let ageing = study.ageing().into_iter().map(shown);
+    ageing.chain(study.workloads.iter().flat_map(of_workload)).collect()
 }
 
 /// Leaves out what is missing here, reads the files that the study names, and refuses what cannot be
