@@ -50,11 +50,14 @@ pub fn open(path: &Path) -> Result<(OwnedFd, Stat), Refused> {
 ///
 /// As of [`check`], and [`Refused::Anybodys`].
 pub fn believe_name(path: &Path) -> Result<(), Refused> {
-    // What an own process has open, and where its output goes.
-    if ["/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/fd", "/proc/self"]
-        .iter()
-        .any(|own| path.starts_with(own))
-    {
+    // What an own process has open, and where its output goes; nothing below that.
+    let is_number =
+        || path.file_name().and_then(|name| name.to_str()?.parse::<u32>().ok()).is_some();
+    let is_open =
+        ["/dev/fd", "/proc/self/fd"].iter().any(|own| path.parent() == Some(Path::new(own)));
+    let is_standard =
+        ["/dev/stdin", "/dev/stdout", "/dev/stderr"].iter().any(|own| path == Path::new(own));
+    if is_standard || is_open && is_number() {
         return Ok(());
     }
     match walk(path) {

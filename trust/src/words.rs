@@ -4,6 +4,7 @@
 //! else's by then. Every piece of its words that can be a path is looked at; what a shell makes of variables,
 //! patterns and `~`, and what a program looks up by itself, is not known.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::way;
@@ -28,16 +29,19 @@ pub fn believe(words: &[String], base: Option<&Path>) -> Result<(), String> {
     refused.map_or(Ok(()), |refused| Err(refused.to_string()))
 }
 
-/// All that may be one name: the words, the words that a shell would find in them, and what is between the signs
-/// that end a name there.
-fn pieces(words: &[String]) -> Vec<String> {
+/// All that may be one name: the words, the words that a shell, and one within it, would find in them, with and
+/// without backslashes, and what is between the signs that end a name there.
+fn pieces(words: &[String]) -> BTreeSet<String> {
     let ends = |c: char| c.is_whitespace() || "\"'`;|&()<>{}=,:$@".contains(c);
-    let mut pieces = Vec::new();
-    for word in words {
-        let in_shell = shlex::split(word).unwrap_or_default();
-        for text in in_shell.iter().chain([word]) {
-            pieces.push(text.clone());
-            pieces.extend(text.split(ends).map(String::from));
+    let mut pieces: BTreeSet<String> = BTreeSet::new();
+    let mut unread = words.to_vec();
+    // What is found is shorter than what it was found in, or known.
+    while let Some(text) = unread.pop() {
+        if !pieces.contains(&text) {
+            unread.extend(shlex::split(&text).unwrap_or_default());
+            unread.extend(text.split(ends).map(String::from));
+            unread.push(text.replace('\\', ""));
+            pieces.insert(text);
         }
     }
     pieces
@@ -122,6 +126,8 @@ mod tests {
             "sh <ALL/his.sh",
             "{ALL/his.sh,x}",
             "sh OWN/../all/his.sh",
+            "sh /proc/self/rootALL/his.sh",
+            "sh /dev/fd/../../..ALL/his.sh",
         ];
         let believed = [
             "sh OWN/mine.sh",
@@ -145,6 +151,8 @@ mod tests {
         for line in believed {
             assert_eq!(is_believed(line), (true, true), "{line}");
         }
+        let nested = place("sh -c \"sh \\\\ALL/his.sh\"");
+        assert!(believe(&["sh".into(), "-c".into(), nested], None).is_err());
         // From a directory that nobody names, and from one that is given.
         let far = format!("../../../../../..{all}/his.sh");
         assert!(believe(&[far], None).is_err());
