@@ -13,7 +13,7 @@ use lab::result::{
     StoredResult, TRACES_DIRECTORY,
 };
 use lab::spec::Output;
-use lab::study::Study;
+use lab::study::{Study, check_name};
 use report::document;
 use report::machines::{Merged, Missing};
 use report::source::Source;
@@ -175,6 +175,9 @@ pub fn merge(args: &MergeArgs) -> Result<u8, Failure> {
         return Err(Failure::refused("none of the shards has measured anything; run them first"));
     };
     let name = first.plan.study.name.clone();
+    // It may be another user's words.
+    check_name(&name)
+        .map_err(|problem| Failure::refused(format!("the study's name: {problem}")))?;
     let out = args.out.clone().unwrap_or_else(|| default_directory(&format!("{name}-merged")));
     let directory = new_directory(&out)?;
     let mut joined =

@@ -129,13 +129,16 @@ fn what_does_not_belong_together_is_refused_by_name() {
     refused(&["shards/1", "shards/2"], &["was run by kurabe 0.0.9"]);
 
     // What a shard says names no place on this machine.
-    for (field, value) in [("name", json!("../out")), ("output", json!({ "file": "/tmp/out" }))] {
-        let place = site.work().join("shards/2/plan.json");
+    for (field, value, says) in [
+        ("name", json!("../out"), "'../out' cannot name a directory"),
+        ("output", json!({ "file": "/tmp/out" }), "plan.json"),
+    ] {
+        let place = site.work().join("shards/1/plan.json");
         let text = fs::read_to_string(&place).unwrap();
         let mut plan: Value = serde_json::from_str(&text).unwrap();
         plan["study"][field] = value;
         fs::write(&place, plan.to_string()).unwrap();
-        refused(&["shards/1", "shards/2"], &["plan.json"]);
+        refused(&["shards/1"], &[says]);
         fs::write(&place, text).unwrap();
     }
 

@@ -14,7 +14,7 @@ use crate::condition;
 use crate::record::Record;
 use crate::spec::{Device, Output, SCHEMA_VERSION, SideBySide, Tracing, TrialSpec};
 use crate::statistics::{BLOCKS_MIN_FOR_INTERVAL, ComparisonOptions, StopRule};
-use crate::study::{self, Study};
+use crate::study::Study;
 
 /// A study with its seed, its stop rule and the order of its trials.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -258,8 +258,6 @@ impl Plan {
                 "it is shard {number} of {of}, and there are at most {SHARDS_MAX}"
             ));
         }
-        // What is joined gets a directory of this name.
-        study::check_name(&study.name).map_err(|problem| format!("the name: {problem}"))?;
         if self.shard.is_some() && matches!(study.output, Output::File(_)) {
             return Err(NO_FILE_OF_SHARDS.into());
         }
