@@ -38,7 +38,7 @@ pub use faulty::{Fault, FaultyDevice};
 pub use file::{DirectAccess, FileDevice, FileDeviceOptions};
 pub use memory::MemoryDevice;
 pub use server::Server;
-pub use sys::{LoopStatus, loop_status};
+pub use sys::{LoopStatus, loop_status, remove_loop};
 
 /// A device of `len` bytes, read and written at offsets from many threads at once.
 ///

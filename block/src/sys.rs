@@ -160,8 +160,9 @@ pub fn loop_status(device: BorrowedFd<'_>) -> io::Result<LoopStatus> {
     }
 }
 
-/// Removes the loop device `index`, by a descriptor of `/dev/loop-control`.
-pub(crate) fn remove_loop(control: BorrowedFd<'_>, index: u32) -> io::Result<()> {
+/// Removes the loop device `index`, by a descriptor of `/dev/loop-control`; `EBUSY` while anybody has it
+/// open or it is attached, `ENODEV` when there is none.
+pub fn remove_loop(control: BorrowedFd<'_>, index: u32) -> io::Result<()> {
     // SAFETY: LOOP_CTL_REMOVE takes an integer and touches no memory of ours.
     match unsafe { libc::ioctl(control.as_raw_fd(), LOOP_CTL_REMOVE, libc::c_long::from(index)) } {
         0.. => Ok(()),

@@ -12,7 +12,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use block::{LoopStatus, loop_status};
+use block::{LoopStatus, loop_status, remove_loop};
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
@@ -112,7 +112,7 @@ pub fn release(index: u32, backing: Backing, wait_max: Duration) -> io::Result<R
                 Err(error) => return Err(error),
             }
         }
-        match loop_device::remove(&control, index) {
+        match remove_loop(control.as_fd(), index) {
             Ok(()) => return Ok(Released::Removed),
             Err(error) if is_one_of(&error, &[libc::ENODEV]) => return Ok(Released::Absent),
             Err(error) if is_one_of(&error, &[libc::EBUSY]) => {

@@ -14,7 +14,6 @@ const LOOP_CLR_FD: u32 = 0x4C01;
 const LOOP_SET_DIRECT_IO: u32 = 0x4C08;
 const LOOP_CONFIGURE: u32 = 0x4C0A;
 const LOOP_CTL_ADD: u32 = 0x4C80;
-const LOOP_CTL_REMOVE: u32 = 0x4C81;
 
 /// `struct loop_info64`.
 #[repr(C)]
@@ -71,14 +70,6 @@ fn check(result: libc::c_int) -> io::Result<u32> {
 pub fn add(control: &File, index: u32) -> io::Result<()> {
     // SAFETY: LOOP_CTL_ADD takes an integer and touches no memory of ours.
     check(unsafe { libc::ioctl(control.as_raw_fd(), LOOP_CTL_ADD as _, index as libc::c_long) })
-        .map(drop)
-}
-
-/// Removes the loop device `index`; `EBUSY` while anybody has it open or it is attached, `ENODEV`
-/// when there is none.
-pub fn remove(control: &File, index: u32) -> io::Result<()> {
-    // SAFETY: LOOP_CTL_REMOVE takes an integer and touches no memory of ours.
-    check(unsafe { libc::ioctl(control.as_raw_fd(), LOOP_CTL_REMOVE as _, index as libc::c_long) })
         .map(drop)
 }
 
