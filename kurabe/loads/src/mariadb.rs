@@ -13,7 +13,7 @@ use rustix::process::Signal;
 use vocabulary::load::LoadTask;
 
 use crate::enclosure::Enclosure;
-use crate::server::{Server, socket_place};
+use crate::server::{AskError, Server, socket_place};
 use crate::tool::{Tool, run_kept_in};
 
 /// The only user.
@@ -113,43 +113,6 @@ impl Mariadb {
     /// Ends it in good order, with everything written to its place.
     pub(crate) fn end(self) -> Result<(), String> {
         self.server.end(Signal::TERM)
-    }
-}
-
-/// Something that a server answered with an error.
-#[derive(Debug)]
-pub(crate) enum AskError {
-    /// The connection failed.
-    Connection(io::Error),
-    /// The server refused a statement: its code and its words.
-    Refused { code: u16, words: String },
-}
-
-impl AskError {
-    /// Whether the server says that what is stored is damaged.
-    pub(crate) fn is_corruption(&self) -> bool {
-        matches!(self, AskError::Refused { code, .. } if DAMAGE.contains(code))
-    }
-}
-
-impl std::fmt::Display for AskError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            AskError::Connection(error) => write!(f, "the connection to MariaDB: {error}"),
-            AskError::Refused { code, words } => write!(f, "MariaDB: {words} ({code})"),
-        }
-    }
-}
-
-impl From<io::Error> for AskError {
-    fn from(error: io::Error) -> AskError {
-        AskError::Connection(error)
-    }
-}
-
-impl From<AskError> for String {
-    fn from(error: AskError) -> String {
-        error.to_string()
     }
 }
 
@@ -295,7 +258,8 @@ fn refusal_of(body: &[u8]) -> Option<AskError> {
     // The state of SQL's standard stands before the words.
     let words = words.strip_prefix(b"#").and_then(|rest| rest.get(5..)).unwrap_or(words);
     let words = String::from_utf8_lossy(words).into_owned();
-    Some(AskError::Refused { code: u16::from_le_bytes(*code), words })
+    let code = u16::from_le_bytes(*code);
+    Some(AskError::Refused { code: code.to_string(), words, is_corruption: DAMAGE.contains(&code) })
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use rustix::process::Signal;
 use vocabulary::load::LoadTask;
 
 use crate::enclosure::Enclosure;
-use crate::server::{Server, socket_place};
+use crate::server::{AskError, Server, socket_place};
 use crate::tool::{Tool, run_kept_in};
 
 /// Where packages put the programs of each version.
@@ -130,43 +130,6 @@ impl Postgres {
     }
 }
 
-/// Something that a server answered with an error.
-#[derive(Debug)]
-pub(crate) enum AskError {
-    /// The connection failed.
-    Connection(io::Error),
-    /// The server refused a statement: its SQLSTATE and its words.
-    Refused { state: String, words: String },
-}
-
-impl AskError {
-    /// Whether the server says that what is stored is damaged (class XX of the errors).
-    pub(crate) fn is_corruption(&self) -> bool {
-        matches!(self, AskError::Refused { state, .. } if state.starts_with("XX"))
-    }
-}
-
-impl std::fmt::Display for AskError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            AskError::Connection(error) => write!(f, "the connection to PostgreSQL: {error}"),
-            AskError::Refused { state, words } => write!(f, "PostgreSQL: {words} ({state})"),
-        }
-    }
-}
-
-impl From<io::Error> for AskError {
-    fn from(error: io::Error) -> AskError {
-        AskError::Connection(error)
-    }
-}
-
-impl From<AskError> for String {
-    fn from(error: AskError) -> String {
-        error.to_string()
-    }
-}
-
 /// A connection.
 #[derive(Debug)]
 pub(crate) struct Client(UnixStream);
@@ -249,7 +212,10 @@ fn refusal_of(body: &[u8]) -> AskError {
         let found = body.split(|byte| *byte == 0).find(|field| field.first() == Some(&code));
         found.map(|field| String::from_utf8_lossy(&field[1..]).into_owned()).unwrap_or_default()
     };
-    AskError::Refused { state: field(b'C'), words: field(b'M') }
+    let code = field(b'C');
+    // Class XX of the errors says that what is stored is damaged.
+    let is_corruption = code.starts_with("XX");
+    AskError::Refused { code, words: field(b'M'), is_corruption }
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 //! root outside of an enclosure.
 
 use std::collections::VecDeque;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -250,5 +250,43 @@ fn keep(log: impl Read, shared: &Mutex<Log>, mut told: impl FnMut(&str)) {
             }
             _ => return,
         }
+    }
+}
+
+/// Something that a server answered with an error.
+#[derive(Debug)]
+pub(crate) enum AskError {
+    /// The connection failed.
+    Connection(io::Error),
+    /// The server refused a statement: its code and its words, and whether they say that what is stored is
+    /// damaged.
+    Refused { code: String, words: String, is_corruption: bool },
+}
+
+impl AskError {
+    /// Whether the server says that what is stored is damaged.
+    pub(crate) fn is_corruption(&self) -> bool {
+        matches!(self, AskError::Refused { is_corruption: true, .. })
+    }
+}
+
+impl std::fmt::Display for AskError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            AskError::Connection(error) => write!(f, "the connection to the server: {error}"),
+            AskError::Refused { code, words, .. } => write!(f, "the server: {words} ({code})"),
+        }
+    }
+}
+
+impl From<io::Error> for AskError {
+    fn from(error: io::Error) -> AskError {
+        AskError::Connection(error)
+    }
+}
+
+impl From<AskError> for String {
+    fn from(error: AskError) -> String {
+        error.to_string()
     }
 }

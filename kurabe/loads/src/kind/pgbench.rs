@@ -28,7 +28,8 @@ use super::database::{
     missing_commit, pair_of, read_logs, settings_of, whole_of,
 };
 use crate::enclosure::Enclosure;
-use crate::postgres::{self, AskError, Client, Postgres};
+use crate::postgres::{self, Client, Postgres};
+use crate::server::AskError;
 use crate::tool::{self, Finished, Tool, run_kept_in};
 
 pub(super) const KIND: Kind = Kind::of::<Served<PgbenchLoad>>(

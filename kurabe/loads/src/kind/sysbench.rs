@@ -26,7 +26,8 @@ use super::database::{
     missing_commit, pair_of, read_logs, settings_of, whole_of,
 };
 use crate::enclosure::Enclosure;
-use crate::mariadb::{self, AskError, Client, Mariadb, USER};
+use crate::mariadb::{self, Client, Mariadb, USER};
+use crate::server::AskError;
 use crate::tool::{self, Finished, Tool, run_kept_in};
 
 pub(super) const KIND: Kind = Kind::of::<Served<SysbenchLoad>>(
