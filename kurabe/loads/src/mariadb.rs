@@ -281,7 +281,7 @@ mod tests {
         }
         let refused = refusal_of(b"\xff\xb0\x06#HY000Index for table is corrupt").unwrap();
         assert!(refused.is_corruption());
-        assert_eq!(refused.to_string(), "MariaDB: Index for table is corrupt (1712)");
+        assert_eq!(refused.to_string(), "the server: Index for table is corrupt (1712)");
         assert!(!refusal_of(b"\xff\x7a\x04no table").unwrap().is_corruption());
         assert!(refusal_of(b"\0").is_none());
     }

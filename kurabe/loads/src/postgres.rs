@@ -231,7 +231,7 @@ mod tests {
         }
         let refused = refusal_of(b"SERROR\0CXX001\0Minvalid page\0\0");
         assert!(refused.is_corruption());
-        assert_eq!(refused.to_string(), "PostgreSQL: invalid page (XX001)");
+        assert_eq!(refused.to_string(), "the server: invalid page (XX001)");
         assert!(!refusal_of(b"C42P01\0Mno table\0\0").is_corruption());
     }
 }
