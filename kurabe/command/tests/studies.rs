@@ -16,7 +16,7 @@ use lab::study_file;
 use loads::kind::KINDS;
 use publications::measure;
 
-const BUNDLED: [&str; 8] = [
+const BUNDLED: [&str; 9] = [
     "cannyls",
     "operating-systems",
     "flash-overhead",
@@ -24,6 +24,7 @@ const BUNDLED: [&str; 8] = [
     "durable-puts",
     "buffered-puts",
     "databases",
+    "cluster",
     "etcd",
 ];
 

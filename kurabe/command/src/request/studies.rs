@@ -26,7 +26,7 @@ pub struct Bundled {
 }
 
 /// The bundled studies.
-pub const BUNDLED: [Bundled; 8] = [
+pub const BUNDLED: [Bundled; 9] = [
     Bundled { name: "cannyls", text: include_str!("../../../../studies/cannyls.toml") },
     Bundled {
         name: "operating-systems",
@@ -40,6 +40,7 @@ pub const BUNDLED: [Bundled; 8] = [
     Bundled { name: "durable-puts", text: include_str!("../../../../studies/durable-puts.toml") },
     Bundled { name: "buffered-puts", text: include_str!("../../../../studies/buffered-puts.toml") },
     Bundled { name: "databases", text: include_str!("../../../../studies/databases.toml") },
+    Bundled { name: "cluster", text: include_str!("../../../../studies/cluster.toml") },
     Bundled { name: "etcd", text: include_str!("../../../../studies/etcd.toml") },
 ];
 
