@@ -16,7 +16,7 @@ use lab::study_file;
 use loads::kind::KINDS;
 use publications::measure;
 
-const BUNDLED: [&str; 9] = [
+const BUNDLED: [&str; 10] = [
     "cannyls",
     "operating-systems",
     "flash-overhead",
@@ -26,6 +26,7 @@ const BUNDLED: [&str; 9] = [
     "databases",
     "cluster",
     "etcd",
+    "stacks",
 ];
 
 #[test]

@@ -6,7 +6,7 @@
 //! the interval that is corrected for their number. A comparison that the analysis has is taken from
 //! it. What was not measured keeps a condition from holding, and is named.
 
-use crate::analysis::{self, Analysis, CheckAnalysis, Comparison, WorkloadAnalysis};
+use crate::analysis::{self, Analysis, COUNTED, CheckAnalysis, Comparison, WorkloadAnalysis};
 use crate::condition::{self, Cells, Condition, Gate, Operator, Outcome};
 use crate::load::{LoadReport, Unit};
 use crate::plan::Plan;
@@ -112,7 +112,11 @@ type Pairs = (Vec<f64>, Vec<f64>);
 impl Ratio {
     /// The cost that the analysis has, with the interval that every table shows.
     fn of(entry: &Comparison) -> Option<Ratio> {
-        Some(Ratio { ratio: entry.cost()?, own: entry.cost_ends(), wide: None })
+        let ratio = entry.cost()?;
+        // A count that never varies has no interval, and is decided.
+        let is_constant = entry.low.is_none() && entry.verdict.is_decided();
+        let exact = is_constant.then_some((ratio, ratio));
+        Some(Ratio { ratio, own: entry.cost_ends().or(exact), wide: exact })
     }
 
     /// Of every pair of samples the second over the first; none without a common block.
@@ -363,7 +367,8 @@ impl<'a> Result<'a> {
         over: &str,
         under: &str,
     ) -> Option<(Ratio, bool)> {
-        let entry = workload.comparisons.iter().find(|entry| {
+        let counted = workload.exploratory.iter().filter(|_| COUNTED.contains(&metric));
+        let entry = workload.comparisons.iter().chain(counted).find(|entry| {
             let pair = (entry.contender.as_str(), entry.baseline.as_str());
             entry.metric == metric && (pair == (over, under) || pair == (under, over))
         })?;
@@ -397,7 +402,8 @@ impl<'a> Result<'a> {
             let known = self.in_analysis(workload, &name, over, label);
             let ratio = match (known, computed) {
                 (Some((known, same)), computed) => {
-                    let wide = if alone { known.own } else { computed.and_then(|c| c.wide) };
+                    let wide = computed.and_then(|computed| computed.wide).or(known.wide);
+                    let wide = if alone { known.own } else { wide };
                     Some((Ratio { wide, ..known }, same))
                 }
                 (None, Some(computed)) => Some((computed, false)),

@@ -1,5 +1,6 @@
 //! The conclusions of a publication: sentences, of which those that can be tested have a condition.
 
+use lab::analysis::COUNTED;
 use lab::condition::{self, Condition, Outcome};
 use lab::judgement::{Judgement, Result as Measurements};
 use lab::study::Study;
@@ -82,7 +83,8 @@ pub fn read_claim(value: &Value, field: &str, known: Option<&Known<'_>>) -> Resu
     if let Some(known) = known {
         for name in &workloads {
             known.check_workload(name, &at("workload"))?;
-            if let Some(metric) = &claim.metric {
+            let metric = claim.metric.as_ref();
+            if let Some(metric) = metric.filter(|name| !COUNTED.contains(&name.as_str())) {
                 known.check_metric(metric, name, &at("metric"))?;
             }
         }

@@ -26,7 +26,7 @@ pub struct Bundled {
 }
 
 /// The bundled studies.
-pub const BUNDLED: [Bundled; 9] = [
+pub const BUNDLED: [Bundled; 10] = [
     Bundled { name: "cannyls", text: include_str!("../../../../studies/cannyls.toml") },
     Bundled {
         name: "operating-systems",
@@ -42,6 +42,7 @@ pub const BUNDLED: [Bundled; 9] = [
     Bundled { name: "databases", text: include_str!("../../../../studies/databases.toml") },
     Bundled { name: "cluster", text: include_str!("../../../../studies/cluster.toml") },
     Bundled { name: "etcd", text: include_str!("../../../../studies/etcd.toml") },
+    Bundled { name: "stacks", text: include_str!("../../../../studies/stacks.toml") },
 ];
 
 /// What a study can name.

@@ -4,7 +4,7 @@
 use super::Comparison;
 use super::cost::command_cpu_ns;
 use super::primary::others;
-use super::samples::Samples;
+use super::samples::{Costs, Samples};
 use super::zero::{constant, of_constants};
 use crate::load::Unit;
 use crate::plan::Plan;
@@ -28,6 +28,51 @@ impl Quantity {
     }
 }
 
+/// What is counted of the device while a workload runs; conditions can name it like a metric.
+pub const COUNTED: [&str; 3] = ["bytes written", "bytes read", "flushes"];
+
+/// The quantities of these names.
+fn counts() -> Vec<Quantity> {
+    let device = |of: fn(&DeviceDelta) -> u64| {
+        move |record: &Record| {
+            let counted = record.run_device().filter(|_| !record.device_shared)?;
+            Some(of(&counted) as f64)
+        }
+    };
+    let [written, read, flushes] = COUNTED;
+    vec![
+        Quantity::new(written, Unit::Bytes, device(|delta| delta.written_bytes)),
+        Quantity::new(read, Unit::Bytes, device(|delta| delta.read_bytes)),
+        Quantity::new(flushes, Unit::Count, move |record| {
+            device(|delta| delta.flushes)(record).filter(|_| !record.flushes_uncounted)
+        }),
+    ]
+}
+
+/// One of these as a cost, by contender and block.
+pub(super) fn counted(samples: &Samples<'_>, name: &str) -> Option<Costs> {
+    let quantity = counts().into_iter().find(|quantity| quantity.name == name)?;
+    let of = |contender| {
+        let mut values = values(samples, &quantity, contender);
+        if values.contains(&Some(0.0)) {
+            values.fill(None);
+        }
+        values
+    };
+    let values = (0..samples.records.len()).map(of).collect();
+    Some(Costs { metric: (quantity.name.clone(), quantity.unit), values })
+}
+
+/// The values of a quantity by block; none of a contender of which a check was violated.
+fn values(samples: &Samples<'_>, quantity: &Quantity, contender: usize) -> Vec<Option<f64>> {
+    if samples.is_violated(contender) {
+        return vec![None; samples.records[contender].len()];
+    }
+    let completed = |record: &&Record| record.outcome == crate::record::Outcome::Completed;
+    let of = |record: &Option<&Record>| record.filter(completed).and_then(|r| (quantity.of)(r));
+    samples.records[contender].iter().map(of).collect()
+}
+
 /// The quantities that a workload's records may have.
 fn quantities(samples: &Samples<'_>, cache: Cache) -> Vec<Quantity> {
     // Turns of a file system that stays mounted leave what they leave to one unmount; where it is
@@ -36,18 +81,8 @@ fn quantities(samples: &Samples<'_>, cache: Cache) -> Vec<Quantity> {
         let is_of_one_run = cache == Cache::Cold || record.slices.len() <= 1;
         record.phase(Phase::Unmount).filter(|_| is_of_one_run).cloned()
     };
-    let device = |of: fn(&DeviceDelta) -> u64| {
-        move |record: &Record| {
-            let counted = record.run_device().filter(|_| !record.device_shared)?;
-            Some(of(&counted) as f64)
-        }
-    };
-    let mut quantities = vec![
-        Quantity::new("bytes written", Unit::Bytes, device(|delta| delta.written_bytes)),
-        Quantity::new("bytes read", Unit::Bytes, device(|delta| delta.read_bytes)),
-        Quantity::new("flushes", Unit::Count, move |record| {
-            device(|delta| delta.flushes)(record).filter(|_| !record.flushes_uncounted)
-        }),
+    let mut quantities = counts();
+    quantities.extend([
         Quantity::new("CPU time", Unit::Nanoseconds, command_cpu_ns),
         Quantity::new("space", Unit::Bytes, |record| {
             let (before, after) = (record.space_before?, record.space_after?);
@@ -61,7 +96,7 @@ fn quantities(samples: &Samples<'_>, cache: Cache) -> Vec<Quantity> {
             let unmount = left_to_unmount(record)?.device?;
             Some((counted.written_bytes + unmount.written_bytes) as f64)
         }),
-    ];
+    ]);
     let first =
         (0..samples.records.len()).find_map(|contender| samples.completed(contender).next());
     let latencies = first.and_then(|record| record.load.as_ref()).map(|load| &load.latencies);
@@ -89,21 +124,15 @@ pub(super) fn compare(
     options: &ComparisonOptions,
 ) -> Vec<Comparison> {
     let quantities = quantities(samples, plan.study.cache);
-    let values = |quantity: &Quantity, contender: usize| -> Vec<Option<f64>> {
-        if samples.is_violated(contender) {
-            return vec![None; samples.records[contender].len()];
-        }
-        let completed = |record: &&Record| record.outcome == crate::record::Outcome::Completed;
-        let of = |record: &Option<&Record>| record.filter(completed).and_then(|r| (quantity.of)(r));
-        samples.records[contender].iter().map(of).collect()
-    };
     let positive = |values: &[Option<f64>]| -> Vec<Option<f64>> {
         values.iter().map(|value| value.filter(|value| *value > 0.0)).collect()
     };
     let others = others(plan);
     let sampled: Vec<Vec<Vec<Option<f64>>>> = quantities
         .iter()
-        .map(|quantity| (0..samples.records.len()).map(|place| values(quantity, place)).collect())
+        .map(|quantity| {
+            (0..samples.records.len()).map(|place| values(samples, quantity, place)).collect()
+        })
         .collect();
     let groups: Vec<Group> = sampled
         .iter()
@@ -141,7 +170,9 @@ pub(super) fn compare(
 #[cfg(test)]
 mod tests {
     use crate::analysis::analyse;
+    use crate::condition::{self, Outcome};
     use crate::fixture;
+    use crate::judgement::Result;
     use crate::plan::Plan;
     use crate::record::{DeviceDelta, Phase, PhaseRecord};
     use crate::slice::Slice;
@@ -198,7 +229,19 @@ mod tests {
             let device = DeviceDelta { flushes, written_bytes: 4096, ..Default::default() };
             fixture::run_of(record).device = Some(device);
         }
-        let workload = analyse(&plan, &records, None).workloads.remove(0);
+        let mut analysis = analyse(&plan, &records, None);
+        let result = Result { plan: &plan, records: &records, analysis: &analysis };
+        for (condition, expected) in [
+            ("xfs >= 2", Outcome::Holds),
+            ("xfs <= 1.5", Outcome::Fails),
+            ("xfs <= 2", Outcome::Holds),
+        ] {
+            let name = plan.study.workloads[0].name.as_str();
+            let condition = condition::parse(condition).unwrap();
+            let judged = result.judge(&condition, &[name], Some("flushes"));
+            assert_eq!(judged.outcome, expected, "{judged:?}");
+        }
+        let workload = analysis.workloads.remove(0);
         let of =
             |metric: &str| workload.exploratory.iter().find(|one| one.metric == metric).unwrap();
         assert_eq!((of("flushes").verdict, of("flushes").ratio), (Verdict::Slower, Some(2.0)));

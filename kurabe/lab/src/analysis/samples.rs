@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use super::exploratory::counted;
 use crate::load::{Metric, Unit};
 use crate::plan::Plan;
 use crate::record::{Outcome, Record, TIME_METRIC, unfinished_block};
@@ -171,8 +172,8 @@ pub struct Costs {
     pub values: Vec<Vec<Option<f64>>>,
 }
 
-/// A figure as a cost: `metric`, or the workload's most important figure. Without values for a
-/// workload or a figure that there is not.
+/// A figure as a cost: `metric`, or the workload's most important figure; or a count of the device. Without
+/// values for a workload or a figure that there is not.
 pub fn costs(plan: &Plan, records: &[Record], workload: &str, metric: Option<&str>) -> Costs {
     let nothing = || Costs {
         metric: (metric.unwrap_or(TIME_METRIC).to_string(), Unit::Nanoseconds),
@@ -190,6 +191,6 @@ pub fn costs(plan: &Plan, records: &[Record], workload: &str, metric: Option<&st
                 .collect(),
             metric: (name, unit),
         },
-        None => nothing(),
+        None => metric.and_then(|name| counted(&samples, name)).unwrap_or_else(nothing),
     }
 }

@@ -301,6 +301,9 @@ fn a_quick_profile_says_what_of_every_bundled_study_runs() {
             }
             "cluster" => "1 of the 2 workloads, 25 % of fio's size (8M of 32M)",
             "etcd" => "20 % of fio's size (4M of 20M)",
+            "stacks" => {
+                "3 of the 4 workloads, random: 12 % of fio's size (8M of 64M) and 4.9 % of fio's io_size (400K of 8M); tree: 5 % of the files (100 of 2000); commits: 2 % of the transactions (100 of 5000)"
+            }
             "databases" => {
                 "5 of the 6 workloads, sqlite wal: 1.5 % of the transactions (300 of 20000); postgresql and mariadb: 1.7 % of the counted time (2 s of 120 s) and other settings besides; redis and rocksdb: 0.83 % of the counted time (1 s of 120 s) and other settings besides"
             }
