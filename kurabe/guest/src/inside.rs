@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::mount::{MountFlags, mount, mount_bind_recursive};
+use rustix::mount::{MountFlags, mount, mount_bind_recursive, mount_move};
 use rustix::process::{WaitOptions, wait};
 
 use trust::program;
@@ -89,7 +89,10 @@ fn begin(words: &[String]) -> io::Result<u8> {
     let _ =
         attach("configfs", Path::new("/sys/kernel/config"), "configfs", MountFlags::empty(), "");
     lay_over()?;
-    rustix::process::chroot(ROOT)?;
+    // It becomes the root of the namespace of mounts: in a mere chroot, nothing may become the user of a namespace.
+    std::env::set_current_dir(ROOT)?;
+    mount_move(".", "/")?;
+    rustix::process::chroot(".")?;
     std::env::set_current_dir("/")?;
     let on_console = command_line.split_whitespace().any(|word| word == ON_CONSOLE);
     let port = if on_console { PathBuf::from("/dev/ttyS0") } else { wait_for_port()? };

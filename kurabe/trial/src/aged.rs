@@ -5,13 +5,14 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use block::{ALIGNMENT, AlignedBuffer};
 use lab::quantity::about_text;
-use lab::spec::Aged;
+use lab::spec::{Aged, TrialSpec};
+use loads::age;
 use rustix::fs::{OFlags, SeekFrom};
 use serde::{Deserialize, Serialize};
 
@@ -39,6 +40,23 @@ const CHUNK_BYTES: u64 = 4 << 20;
 const COPIERS: usize = 2;
 /// How often a stop is looked for.
 const STOP_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Where a command finds the path of the files that have aged.
+pub const AGED_VARIABLE: &str = "KURABE_AGED";
+
+/// The aged file system of a trial whose contender is to have one.
+pub fn of(spec: &TrialSpec) -> Result<Option<&Aged>, Failure> {
+    match (&spec.contender.aged, &spec.aged) {
+        (Some(_), None) => Err(Failure::of("nothing says where the aged file system is")),
+        (_, aged) => Ok(aged.as_ref()),
+    }
+}
+
+/// The path of the files that have aged, in a file system mounted at `root`. Below a layer nobody finds them.
+pub fn directory_of(spec: &TrialSpec, root: &Path) -> Option<String> {
+    let is_there = spec.aged.is_some() && spec.contender.above().is_empty();
+    is_there.then(|| root.join(age::DIRECTORY).display().to_string())
+}
 
 /// What a trial is told of an image that this process has open, as long as it has.
 pub fn told(image: &File, holes_are_zero: bool) -> io::Result<serde_json::Value> {

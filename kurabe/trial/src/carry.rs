@@ -147,9 +147,7 @@ impl Trial<'_> {
         let file_system = filesystem::of(&spec.contender).map_err(Failure::of)?;
         lower::check(&spec.contender).map_err(Failure::of)?;
         upper::check(&spec.contender).map_err(Failure::of)?;
-        if spec.contender.aged.is_some() && spec.aged.is_none() {
-            return Err(Failure::of("nothing says where the aged file system is"));
-        }
+        aged::of(spec)?;
         let counts = file_system.counts_write_bytes && upper::count_write_bytes(&spec.contender);
         self.record.counts_write_bytes = Some(counts);
         self.user = match &spec.user {

@@ -411,7 +411,7 @@ impl Trial<'_, '_> {
         let mut instance = bench.instance()?;
         let mut full = "and the workload had not begun";
         let recorded = (|| {
-            instance.make(&mut tools)?;
+            bench.make(&mut *instance, &mut tools)?;
             instance.mount(&mut tools)?;
             let directory = instance.directory();
             if let Some(setup) = &spec.workload.setup {

@@ -20,6 +20,7 @@ use std::sync::Arc;
 use lab::contender::{Contender, Layer};
 use lab::spec::Node as Member;
 use rustix::mount::UnmountFlags;
+use vocabulary::layout::FreeExtents;
 use vocabulary::suggestion::unknown;
 
 use crate::device::is_kurabes_guest;
@@ -503,6 +504,17 @@ impl Instance for Over {
         self.is_new = true;
         self.make_below()?;
         self.below.make(tools)
+    }
+
+    /// What was copied lies below; nothing of the layer's own is on it yet.
+    fn renew(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+        self.is_new = true;
+        self.make_below()?;
+        self.below.renew(tools)
+    }
+
+    fn free_extents(&mut self, tools: &mut Toolbox) -> Vec<FreeExtents> {
+        self.below.free_extents(tools)
     }
 
     fn geometry(&mut self, tools: &mut Toolbox) -> Result<String, Failure> {

@@ -84,17 +84,6 @@ pub fn problems(study: &Study, contender: &Contender, size_bytes: Option<u64>) -
     if contender.environment.guest().is_some() {
         problems.push("what runs in a guest cannot be aged; leave 'on' or 'aged' out".into());
     }
-    if !contender.above().is_empty() {
-        problems.push(
-            "a file system is aged without layers over it; leave them, or 'aged', out".into(),
-        );
-    }
-    if study.durability.is_some() {
-        problems.push(
-            "power failures are simulated on new file systems; leave --durability or 'aged' out"
-                .into(),
-        );
-    }
     if profile.starts_with('/') {
         problems.extend(open_image(profile, size_bytes).err());
         return problems;

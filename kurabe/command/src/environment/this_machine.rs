@@ -118,6 +118,8 @@ impl ThisMachine {
                 }
             })
             .collect();
+        // Where the power is cut, a contender has all of it.
+        sizes.extend(study.durability.map(|_| whole_bytes));
         sizes.sort_unstable();
         sizes.dedup();
         let processes = self.processes.as_mut().expect("it was begun");

@@ -536,7 +536,7 @@ pub fn contenders(
         }
         if contender.aged.is_some() {
             return Err(refused(
-                "power failures are simulated on new file systems; leave 'aged' out".into(),
+                "'kurabe crash' begins on a new file system; leave 'aged' out, or cut the power by kurabe compare --durability".into(),
             ));
         }
         if known.access != Access::Mounted {

@@ -194,9 +194,6 @@ fn why_not(spec: &TrialSpec) -> Option<String> {
     if contender.environment.host().is_some() {
         return Some("on another machine the power is not cut".into());
     }
-    if contender.aged.is_some() {
-        return Some("power failures are simulated on new file systems".into());
-    }
     unjudged(workload, known.access == Access::RawDevice)
 }
 

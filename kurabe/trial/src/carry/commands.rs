@@ -1,9 +1,7 @@
 //! The commands of a trial: the workload's own, those of the user around it, and how their end is judged.
 
 use super::*;
-
-/// Where a command finds the path of the files that have aged.
-const AGED_VARIABLE: &str = "KURABE_AGED";
+use crate::aged::AGED_VARIABLE;
 
 impl Trial<'_> {
     /// Reads the load's programs into the page cache: they are no part of what a cold run measures.
@@ -174,12 +172,8 @@ impl Trial<'_> {
         if spec.node.is_some() {
             environment.push(("KURABE_ADDRESSES", &addresses));
         }
-        let aged;
-        if spec.aged.is_some() {
-            let root = self.root.as_deref().unwrap_or(directory);
-            aged = root.join(age::DIRECTORY).display().to_string();
-            environment.push((AGED_VARIABLE, &aged));
-        }
+        let aged = aged::directory_of(spec, self.root.as_deref().unwrap_or(directory));
+        environment.extend(aged.as_deref().map(|aged| (AGED_VARIABLE, aged)));
         if talk.is_some() {
             // fio looks there for a file by whose name anybody could disturb it.
             place = self.load_place()?.display().to_string();

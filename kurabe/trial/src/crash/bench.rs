@@ -19,6 +19,7 @@ use vocabulary::load::{LoadTask, Stage as LoadStage, Target};
 
 use super::judge::{Receiver, Spent, code_text};
 use super::{ACK_VARIABLE, Setting, TEARDOWN_MAX};
+use crate::aged::{self, AGED_VARIABLE};
 use crate::command::{self, Bounds, End};
 use crate::device::served::{Pages, Served};
 use crate::device::{Attached, Node, attach_served};
@@ -172,11 +173,13 @@ impl<'a> Bench<'a> {
         let Setting { spec, stop, .. } = &self.setting;
         let pipe = self.pipe().display().to_string();
         let directory_text = directory.display().to_string();
-        let environment = [
+        let mut environment = vec![
             ("KURABE_DIR", directory_text.as_str()),
             ("KURABE_CONTENDER", &spec.contender.label),
             (ACK_VARIABLE, pipe.as_str()),
         ];
+        let aged = aged::directory_of(spec, directory);
+        environment.extend(aged.as_deref().map(|aged| (AGED_VARIABLE, aged)));
         let limit = spec.timeout_ns.map(Duration::from_nanos);
         let deadline = limit.map(|limit| Instant::now() + limit);
         let standard_output = streams.output;
@@ -227,6 +230,14 @@ impl<'a> Bench<'a> {
         } else {
             Box::new(lower::OnStack::new(file_system, contender, below.of_power_cuts(lost)))
         })
+    }
+
+    /// Makes the file system, or copies the aged one to the device: the recording has what was copied, too.
+    pub fn make(&self, instance: &mut dyn Instance, tools: &mut Toolbox) -> Result<(), Failure> {
+        let Setting { spec, cuts, host, stop, .. } = &self.setting;
+        let Some(aged) = aged::of(spec)? else { return instance.make(tools) };
+        aged::restore(aged, &self.node(), cuts.size_bytes, host, stop)?;
+        instance.renew(tools)
     }
 
     /// The number of the member that a state has lost, where one is to be.
