@@ -25,6 +25,7 @@ use vocabulary::kind::{
     Amount, Form, Generator, Key, KeyError, Keys, LaidOut, Written, directory_of, options_without,
 };
 use vocabulary::load::{LoadTask, Loss};
+use vocabulary::quantity::parse_size;
 use vocabulary::report::{LoadReport, Metric, OVERALL_OPERATION, Unit};
 use vocabulary::suggestion::unknown;
 
@@ -36,6 +37,8 @@ use crate::tool::Tool;
 pub(super) const TIME: Key =
     Key::option("time", Form::Text("TIME"), "Time of the run [default: 60s].");
 const SECONDS_DEFAULT: &str = "60s";
+/// The largest value that a workload writes.
+const VALUE_BYTES_MAX: u32 = 16 << 20;
 /// Commits of a run in which the power is cut.
 pub(super) const ACKNOWLEDGED_MAX: u64 = 600;
 /// What decides about the work.
@@ -177,22 +180,59 @@ pub(super) fn pair_of(word: &str) -> Result<(&str, &str), String> {
     word.split_once('=').ok_or_else(|| format!("'{word}' has no value; write NAME=VALUE"))
 }
 
-/// The number of clients, with which the text of a workload begins.
-pub(super) fn clients_of(word: &str, what: &str, most: u32) -> Result<u32, String> {
+/// A word `NAME=VALUE` of a workload.
+pub(super) struct Word<'a> {
+    text: &'a str,
+    pub name: &'a str,
+    pub value: &'a str,
+}
+
+/// What a text has behind its first word.
+pub(super) fn words_behind(text: &str) -> Result<Vec<Word<'_>>, String> {
+    let words = text.split_whitespace().skip(1);
+    words.map(|text| pair_of(text).map(|(name, value)| Word { text, name, value })).collect()
+}
+
+/// `CLIENTS [NAME=VALUE ...]`: their number, and the words.
+pub(super) fn clients_of<'a>(
+    text: &'a str,
+    what: &str,
+    most: u32,
+) -> Result<(u32, Vec<Word<'a>>), String> {
+    let word = text.split_whitespace().next().unwrap_or_default();
     let clients = word.parse::<u32>().ok().filter(|count| (1..=most).contains(count));
-    clients.ok_or_else(|| {
+    let clients = clients.ok_or_else(|| {
         format!(
             "'{word}' is no number of {what} from 1 to {most}; write {} [NAME=VALUE ...]",
             what.to_uppercase()
         )
-    })
+    })?;
+    Ok((clients, words_behind(text)?))
 }
 
-/// The whole number of a word `NAME=VALUE`.
-pub(super) fn whole_of(word: &str, most: u32) -> Result<u32, String> {
-    let (_, value) = pair_of(word)?;
-    let number = value.parse::<u32>().ok().filter(|number| (1..=most).contains(number));
-    number.ok_or_else(|| format!("{word}: '{value}' is no whole number from 1 to {most}"))
+impl Word<'_> {
+    /// The whole number that it gives.
+    pub fn whole(&self, most: u32) -> Result<u32, String> {
+        let Word { text, value, .. } = self;
+        let number = value.parse::<u32>().ok().filter(|number| (1..=most).contains(number));
+        number.ok_or_else(|| format!("{text}: '{value}' is no whole number from 1 to {most}"))
+    }
+
+    /// The size of a value that it gives.
+    pub fn value_bytes(&self) -> Result<u32, String> {
+        let text = self.text;
+        let bytes = parse_size(self.value).map_err(|problem| format!("{text}: {problem}"))?;
+        let bytes = u32::try_from(bytes).ok().filter(|bytes| (1..=VALUE_BYTES_MAX).contains(bytes));
+        bytes.ok_or(format!("{text}: is not from 1 to 16M"))
+    }
+
+    /// The one of these names that it gives.
+    pub fn one_of(&self, what: &str, names: &[&str]) -> Result<String, String> {
+        match names.contains(&self.value) {
+            true => Ok(self.value.into()),
+            false => Err(unknown(&format!("{what} is called"), self.value, names)),
+        }
+    }
 }
 
 /// Refuses a setting that is not among those that the installed server names.

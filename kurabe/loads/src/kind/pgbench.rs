@@ -25,7 +25,7 @@ use vocabulary::words::counted;
 
 use super::database::{
     Clients, Database, Measured, Purpose, SEED, Served, TIME, check_names, clients_of,
-    missing_commit, pair_of, read_logs, settings_of, whole_of,
+    missing_commit, read_logs, settings_of,
 };
 use crate::enclosure::Enclosure;
 use crate::postgres::{self, Client, Postgres};
@@ -131,8 +131,7 @@ struct PgbenchLoad {
 
 impl PgbenchLoad {
     fn of_text(text: &str, seconds: u32) -> Result<PgbenchLoad, String> {
-        let mut words = text.split_whitespace();
-        let clients = clients_of(words.next().unwrap_or_default(), "clients", CLIENTS_MAX)?;
+        let (clients, words) = clients_of(text, "clients", CLIENTS_MAX)?;
         let mut load = PgbenchLoad {
             clients,
             jobs: clients.min(2),
@@ -145,24 +144,21 @@ impl PgbenchLoad {
             settings: Vec::new(),
         };
         for word in words {
-            let (name, value) = pair_of(word)?;
-            match name {
-                "scale" => load.scale = whole_of(word, SCALE_MAX)?,
-                "jobs" => load.jobs = whole_of(word, clients)?,
-                "protocol" if PROTOCOLS.contains(&value) => load.protocol = value.into(),
-                "protocol" => return Err(unknown("protocol is called", value, &PROTOCOLS)),
-                "script" if value.contains(['/', '.']) => {
-                    (load.script, load.path) = (None, Some(UserPath::typed(value)));
-                }
-                "script" if SCRIPTS.iter().any(|(name, _)| *name == value) => {
-                    load.script = Some(value.into());
+            match word.name {
+                "scale" => load.scale = word.whole(SCALE_MAX)?,
+                "jobs" => load.jobs = word.whole(clients)?,
+                "protocol" => load.protocol = word.one_of("protocol", &PROTOCOLS)?,
+                "script" if word.value.contains(['/', '.']) => {
+                    (load.script, load.path) = (None, Some(UserPath::typed(word.value)));
                 }
                 "script" => {
-                    let names = SCRIPTS.map(|(name, _)| name);
-                    let problem = unknown("script of pgbench is called", value, &names);
-                    return Err(format!("{problem}; a file is named by its path, ./{value}"));
+                    let script = word.one_of("script of pgbench", &SCRIPTS.map(|(name, _)| name));
+                    let named = |problem| {
+                        format!("{problem}; a file is named by its path, ./{}", word.value)
+                    };
+                    load.script = Some(script.map_err(named)?);
                 }
-                _ => return Err(unknown("setting of pgbench is called", name, &WORDS)),
+                name => return Err(unknown("setting of pgbench is called", name, &WORDS)),
             }
         }
         Ok(load)

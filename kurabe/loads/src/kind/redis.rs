@@ -19,13 +19,11 @@ use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 use vocabulary::kind::{Form, Key, KeyError, Kind, Written};
 use vocabulary::load::{LoadTask, Loss};
-use vocabulary::quantity::parse_size;
 use vocabulary::suggestion::unknown;
 use vocabulary::words::counted;
 
 use super::database::{
-    Clients, Database, Measured, Purpose, SEED, Served, TIME, clients_of, missing_commit, pair_of,
-    whole_of,
+    Clients, Database, Measured, Purpose, SEED, Served, TIME, clients_of, missing_commit,
 };
 use crate::server::{Server, socket_place};
 use crate::tool::Tool;
@@ -46,7 +44,6 @@ pub(super) const KIND: Kind = Kind::of::<Served<RedisLoad>>(
 
 const CLIENTS_MAX: u32 = 1000;
 const KEYS_MAX: u32 = 100_000_000;
-const VALUE_BYTES_MAX: u32 = 16 << 20;
 const WORDS: [&str; 3] = ["appendfsync", "keys", "value-size"];
 const APPENDFSYNC: [&str; 3] = ["always", "everysec", "no"];
 /// Settings of Redis that a workload can have besides.
@@ -88,8 +85,7 @@ struct RedisLoad {
 
 impl RedisLoad {
     fn of_text(text: &str, seconds: u32) -> Result<RedisLoad, String> {
-        let mut words = text.split_whitespace();
-        let clients = clients_of(words.next().unwrap_or_default(), "clients", CLIENTS_MAX)?;
+        let (clients, words) = clients_of(text, "clients", CLIENTS_MAX)?;
         let mut load = RedisLoad {
             clients,
             appendfsync: APPENDFSYNC[0].into(),
@@ -99,20 +95,14 @@ impl RedisLoad {
             settings: Vec::new(),
         };
         for word in words {
-            let (name, value) = pair_of(word)?;
-            match name {
-                "appendfsync" if APPENDFSYNC.contains(&value) => load.appendfsync = value.into(),
-                "appendfsync" => return Err(unknown("appendfsync is called", value, &APPENDFSYNC)),
-                "keys" => load.keys = whole_of(word, KEYS_MAX)?,
-                "value-size" => {
-                    let bytes =
-                        parse_size(value).map_err(|problem| format!("{word}: {problem}"))?;
-                    let bytes = u32::try_from(bytes).ok();
-                    let bytes = bytes.filter(|bytes| (1..=VALUE_BYTES_MAX).contains(bytes));
-                    load.value_bytes = bytes.ok_or(format!("{word}: is not from 1 to 16M"))?;
+            match word.name {
+                "appendfsync" => load.appendfsync = word.one_of("appendfsync", &APPENDFSYNC)?,
+                "keys" => load.keys = word.whole(KEYS_MAX)?,
+                "value-size" => load.value_bytes = word.value_bytes()?,
+                name if SETTINGS.contains(&name) => {
+                    load.settings.push((name.into(), word.value.into()));
                 }
-                _ if SETTINGS.contains(&name) => load.settings.push((name.into(), value.into())),
-                _ => {
+                name => {
                     let known: Vec<&str> = WORDS.into_iter().chain(SETTINGS).collect();
                     return Err(unknown("setting of Redis is called", name, &known));
                 }

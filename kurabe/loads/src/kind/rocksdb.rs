@@ -18,13 +18,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use vocabulary::kind::{Form, Key, KeyError, Kind, Written};
 use vocabulary::load::{LoadTask, Loss};
-use vocabulary::quantity::parse_size;
 use vocabulary::suggestion::unknown;
 use vocabulary::words::counted;
 
 use super::database::{
-    ACKNOWLEDGED_MAX, Database, Measured, Purpose, SEED, Served, TIME, missing_commit, pair_of,
-    whole_of,
+    ACKNOWLEDGED_MAX, Database, Measured, Purpose, SEED, Served, TIME, missing_commit, words_behind,
 };
 use crate::enclosure::Enclosure;
 use crate::server::Server;
@@ -57,7 +55,6 @@ const BENCHMARKS: [(&str, &str, bool, bool); 5] = [
 ];
 const THREADS_MAX: u32 = 1000;
 const KEYS_MAX: u32 = 1_000_000_000;
-const VALUE_BYTES_MAX: u32 = 16 << 20;
 /// Bytes of a key, db_bench's default.
 const KEY_BYTES: u64 = 16;
 /// Bytes that are written before they are in a table: the log and two of RocksDB's buffers.
@@ -84,8 +81,7 @@ struct RocksdbLoad {
 
 impl RocksdbLoad {
     fn of_text(text: &str, seconds: u32) -> Result<RocksdbLoad, String> {
-        let mut words = text.split_whitespace();
-        let benchmark = words.next().unwrap_or_default();
+        let benchmark = text.split_whitespace().next().unwrap_or_default();
         if !BENCHMARKS.iter().any(|(name, ..)| *name == benchmark) {
             let names = BENCHMARKS.map(|(name, ..)| name);
             return Err(unknown("benchmark is called", benchmark, &names));
@@ -100,30 +96,20 @@ impl RocksdbLoad {
             compression: COMPRESSIONS[0].into(),
             seconds,
         };
-        for word in words {
-            let (name, value) = pair_of(word)?;
-            match (name, value) {
+        for word in words_behind(text)? {
+            match (word.name, word.value) {
                 ("sync", "1") => load.sync = true,
                 ("sync", "0") if benchmark != "fillsync" => load.sync = false,
                 ("sync", "0") => return Err("fillsync has sync=1; take fillrandom".into()),
-                ("sync", _) => return Err(format!("{word}: write sync=1 or sync=0")),
-                ("threads", _) => load.threads = whole_of(word, THREADS_MAX)?,
-                ("keys", _) => load.keys = whole_of(word, KEYS_MAX)?,
-                ("reads", _) => load.reads = whole_of(word, 99)?,
-                ("value-size", _) => {
-                    let bytes =
-                        parse_size(value).map_err(|problem| format!("{word}: {problem}"))?;
-                    let bytes = u32::try_from(bytes).ok();
-                    let bytes = bytes.filter(|bytes| (1..=VALUE_BYTES_MAX).contains(bytes));
-                    load.value_bytes = bytes.ok_or(format!("{word}: is not from 1 to 16M"))?;
-                }
-                ("compression", _) if COMPRESSIONS.contains(&value) => {
-                    load.compression = value.into();
-                }
+                ("sync", value) => return Err(format!("sync={value}: write sync=1 or sync=0")),
+                ("threads", _) => load.threads = word.whole(THREADS_MAX)?,
+                ("keys", _) => load.keys = word.whole(KEYS_MAX)?,
+                ("reads", _) => load.reads = word.whole(99)?,
+                ("value-size", _) => load.value_bytes = word.value_bytes()?,
                 ("compression", _) => {
-                    return Err(unknown("compression is called", value, &COMPRESSIONS));
+                    load.compression = word.one_of("compression", &COMPRESSIONS)?;
                 }
-                _ => return Err(unknown("setting of db_bench is called", name, &WORDS)),
+                (name, _) => return Err(unknown("setting of db_bench is called", name, &WORDS)),
             }
         }
         Ok(load)

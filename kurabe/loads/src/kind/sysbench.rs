@@ -23,7 +23,7 @@ use vocabulary::words::counted;
 
 use super::database::{
     Clients, Database, Measured, Purpose, SEED, Served, TIME, check_names, clients_of,
-    missing_commit, pair_of, read_logs, settings_of, whole_of,
+    missing_commit, read_logs, settings_of,
 };
 use crate::enclosure::Enclosure;
 use crate::mariadb::{self, Client, Mariadb, USER};
@@ -121,25 +121,20 @@ struct SysbenchLoad {
 
 impl SysbenchLoad {
     fn of_text(text: &str, seconds: u32) -> Result<SysbenchLoad, String> {
-        let mut words = text.split_whitespace();
-        let threads = clients_of(words.next().unwrap_or_default(), "threads", THREADS_MAX)?;
+        let (threads, words) = clients_of(text, "threads", THREADS_MAX)?;
         let script = SCRIPTS[0].0.into();
         let settings = Vec::new();
         let mut load =
             SysbenchLoad { threads, script, tables: 1, rows: 100_000, seconds, settings };
         for word in words {
-            let (name, value) = pair_of(word)?;
-            match name {
-                "script" if SCRIPTS.iter().any(|(name, _)| *name == value) => {
-                    load.script = value.into();
-                }
+            match word.name {
                 "script" => {
-                    let names = SCRIPTS.map(|(name, _)| name);
-                    return Err(unknown("script of sysbench is called", value, &names));
+                    load.script =
+                        word.one_of("script of sysbench", &SCRIPTS.map(|(name, _)| name))?;
                 }
-                "tables" => load.tables = whole_of(word, TABLES_MAX)?,
-                "rows" => load.rows = whole_of(word, ROWS_MAX)?,
-                _ => return Err(unknown("setting of sysbench is called", name, &WORDS)),
+                "tables" => load.tables = word.whole(TABLES_MAX)?,
+                "rows" => load.rows = word.whole(ROWS_MAX)?,
+                name => return Err(unknown("setting of sysbench is called", name, &WORDS)),
             }
         }
         Ok(load)
