@@ -35,9 +35,20 @@ pub fn layers() -> Result<u8, Failure> {
     for notation in trial::device::layer_notations() {
         print(&format!("{notation}\n"));
     }
+    let list_lowers = |in_guests: bool| {
+        let all = lower::all().iter();
+        let all = all.filter(|one| one.only_in_guests().is_some() == in_guests);
+        let rows: Vec<_> = all.map(|one| (one.notation(), one)).collect();
+        list(
+            rows.iter()
+                .map(|(name, one)| (name.as_str(), one.summary, lower::lacks(one)))
+                .collect(),
+        );
+    };
+    print("The same, of the kernel (ext4 over loop over xfs):\n");
+    list_lowers(false);
     print("The same, of the kernel, in a guest only (ext4 over luks, --on debian):\n");
-    let rows: Vec<(String, _)> = lower::all().iter().map(|one| (one.notation(), one)).collect();
-    list(rows.iter().map(|(name, one)| (name.as_str(), one.summary, lower::lacks(one))).collect());
+    list_lowers(true);
     print("Stores, for programs of the object language, written first (lump over ext4):\n");
     list(store::STORES.iter().map(|one| (one.name, one.summary, lacks(one))).collect());
     Ok(exit::OK)

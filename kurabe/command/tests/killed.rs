@@ -43,7 +43,13 @@ enum Cure {
 }
 
 /// File systems and the size of their device.
-const KINDS: [(&str, &str); 4] = [("ext4", "64M"), ("xfs", "300M"), ("btrfs", "128M"), ("dir", "")];
+const KINDS: [(&str, &str); 5] = [
+    ("ext4", "64M"),
+    ("xfs", "300M"),
+    ("btrfs", "128M"),
+    ("dir", ""),
+    ("ext4 over loop direct-io=on over ext4", "64M"),
+];
 
 fn number(name: &str, default: u64) -> u64 {
     match std::env::var(name) {

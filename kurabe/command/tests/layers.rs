@@ -83,6 +83,40 @@ fn a_layer_stands_under_one_contender_alone() {
     }
 }
 
+#[test]
+fn an_image_on_a_file_system_is_a_block_layer_on_this_machine() {
+    if !root() {
+        return;
+    }
+    let site = Site::new();
+    let device = site.image_device("96M");
+    let contenders = [
+        "cached: ext4 over loop over ext4 -m 1 @ noatime",
+        "direct: ext4 over loop direct-io=on over ext4",
+    ];
+    site.compare(&contenders, &["--device", &device], &["sh", "-c", COMMAND]).expect(0);
+    site.expect_nothing_left();
+    for (label, dio) in [("cached", "/loop/dio:0"), ("direct", "/loop/dio:1")] {
+        let record = site.record_of(label);
+        let geometry = record["geometry"].as_str().unwrap();
+        assert!(geometry.contains(dio) && geometry.contains("/image\n"), "{geometry}");
+        // Of the file system in the image, and of the one on which it lies.
+        assert_eq!(geometry.matches("Block count:").count(), 2, "{geometry}");
+        assert!(flushes(&record, "run") >= 5, "{record:#}");
+        let layer = &record["layers"][0];
+        assert!(layer["layer"].as_str().unwrap().starts_with("loop"), "{layer}");
+        assert!(layer["device"]["written_bytes"].as_u64().unwrap() >= 4_000_000, "{layer}");
+    }
+    for (contender, said) in [
+        ("luks over ext4", "ext4 over luks over loop over ext4"),
+        ("ext4 over loop over xfs", "xfs needs at least 300M"),
+        ("ext4 over loop sector-size=/x over ext4", "'sector-size=/x': loop takes direct-io="),
+    ] {
+        let ran = site.compare(&[contender], &["--device", &device], &["true"]).expect(2);
+        assert!(ran.stderr.contains(said), "{}", ran.stderr);
+    }
+}
+
 /// Whoever is killed, also while requests wait in the layer, nothing hangs and nothing is left.
 #[test]
 fn whoever_is_killed_nothing_is_left() {

@@ -35,6 +35,7 @@ pub use attach::{Attached, attach, attach_served};
 pub use disk::{in_guest, is_kurabes_guest};
 pub use facts::{BackingFacts, BlockDeviceFacts, DeviceFacts};
 pub use fill::Progress;
+pub(crate) use held::free_bytes;
 pub use image::lies_in_memory;
 pub use lab::device::DEFAULT_DEVICE;
 

@@ -242,6 +242,15 @@ impl FileSystem {
         matches!(&self.kind, Kind::Kernel(kernel) if kernel.cluster.is_some())
     }
 
+    /// Whether an image file on it can be a block device of another layer.
+    pub fn can_carry_images(&self) -> bool {
+        let has_mkfs = |kernel: &Kernel| !kernel.mkfs_from_directory && kernel.cluster.is_none();
+        let is_plain = self.needs_device && !self.is_volatile && self.guests_only.is_none();
+        is_plain
+            && self.recipe.is_none()
+            && matches!(&self.kind, Kind::Kernel(kernel) if has_mkfs(kernel))
+    }
+
     /// Modules that the kernel of a guest needs before the file system can be made or mounted there.
     pub fn modules_on(&self, contender: &Contender) -> Vec<&'static str> {
         match contender.environment.nodes() {
@@ -314,6 +323,8 @@ pub struct Stage {
     pub directory: Option<PathBuf>,
     /// Its device and inode when the session began.
     pub directory_identity: Option<(u64, u64)>,
+    /// The number of the block layer whose image it carries, where it does.
+    pub carries: Option<usize>,
     /// Whether mkfs and mount may discard.
     pub discard: bool,
     /// Whether mkfs is to leave nothing for later: others take turns with this trial, a guest was booted for it
@@ -347,6 +358,7 @@ impl Stage {
             above: contender.above().to_vec(),
             directory: contender.directory().map(Path::to_path_buf),
             directory_identity: None,
+            carries: None,
             discard: discard || asks_for_discard(contender),
             made_at_once: contender.environment.guest().is_some()
                 || size_bytes <= MADE_AT_ONCE_BYTES_MAX,
@@ -355,8 +367,11 @@ impl Stage {
         }
     }
 
-    /// Where the file system is mounted: where nobody else can go, if a layer lies over it.
+    /// Where the file system is mounted: where nobody else can go, if a layer lies over it or on a file of it.
     pub fn mount_point(&self) -> PathBuf {
+        if let Some(index) = self.carries {
+            return self.scratch.below().join(format!("carries-{index}"));
+        }
         let place = if self.above.is_empty() { self.scratch.room() } else { self.scratch.below() };
         place.join("mount")
     }

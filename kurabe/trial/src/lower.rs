@@ -1,11 +1,12 @@
 //! The block layers of the kernel below a file system, such as LUKS and RAID: one descriptor each, one file each.
 //!
-//! A layer gets a block device and gives another one. To add one, write its file and add a line to [`ALL`]. They
+//! A layer gets a block device and gives another one. To add one, write its file and add a line to [`ALL`]. Most
 //! are set up in guests only, whose one disk is the trial's: nothing of anybody else's can be found, assembled or
 //! stopped there. Invariants: what was set up is taken down before the disk is given back, however far it came;
 //! keys are in memory only.
 
 mod bcache;
+mod image;
 mod integrity;
 mod luks;
 mod lvm;
@@ -14,6 +15,7 @@ mod on_stack;
 mod raid;
 mod writecache;
 
+use std::cell::RefCell;
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::fd::AsRawFd;
@@ -29,9 +31,9 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use vocabulary::suggestion::did_you_mean;
 
 use crate::device::fill::wipe_signatures;
-use crate::device::{is_kurabes_guest, layer, part_bytes};
+use crate::device::{Attached, is_kurabes_guest, layer, part_bytes};
 use crate::filesystem::kernel::drop_pages_of;
-use crate::filesystem::{self, Tool, missing_of};
+use crate::filesystem::{self, FileSystem, Instance, Tool, missing_of};
 use crate::node::Node;
 use crate::scratch::Occupied;
 use crate::tool::{Failure, Toolbox};
@@ -59,6 +61,10 @@ pub struct Lower {
     shows_old_bytes: bool,
     /// Whether it can do without any one of its members.
     spares_one: bool,
+    /// Whether it can be set up on a machine that is no guest: what it takes is in the ledger.
+    works_here: bool,
+    /// Whether it lies on a file of a file system, which it makes and mounts on the device below.
+    on_file: bool,
     /// Why power failures cannot be tried under it, where they cannot.
     pub why_not_cut: Option<&'static str>,
     /// Makes it and opens it; gives the path of its device.
@@ -89,6 +95,11 @@ pub struct Place {
     key: File,
     /// The number of a member that is gone.
     lost: Option<u32>,
+    /// The directory of the file system that carries it.
+    directory: Option<PathBuf>,
+    /// Its loop device, where it is one.
+    attached: RefCell<Option<Attached>>,
+    scratch: Arc<Occupied>,
 }
 
 impl Place {
@@ -136,6 +147,7 @@ static ALL: &[&Lower] = &[
     &integrity::INTEGRITY,
     &writecache::WRITECACHE,
     &bcache::BCACHE,
+    &image::LOOP,
 ];
 
 /// Members that a layer has, at most.
@@ -156,9 +168,20 @@ pub fn of(contender: &Contender) -> impl Iterator<Item = &'static Lower> {
     contender.below().iter().filter_map(|layer| by_name(&layer.name))
 }
 
-/// Whether a layer of a device, as it is written, is one of these.
+/// The file systems that carry some of them, the uppermost first.
+pub fn hosts(contender: &Contender) -> impl Iterator<Item = &'static FileSystem> {
+    contender.below().iter().filter_map(|layer| filesystem::by_name(&layer.name))
+}
+
+/// The tools of a contender's block layers.
+pub fn tools(contender: &Contender) -> impl Iterator<Item = &'static Tool> {
+    of(contender).flat_map(|lower| lower.tools).chain(hosts(contender).flat_map(|one| one.tools))
+}
+
+/// Whether a layer of a device, as it is written, is one of these or carries one.
 pub(crate) fn is_one(text: &str) -> bool {
-    by_name(text.split([' ', ':']).next().unwrap_or(text)).is_some()
+    let name = text.split([' ', ':']).next().unwrap_or(text);
+    by_name(name).is_some() || filesystem::by_name(name).is_some()
 }
 
 /// What guests are supplied with for all file systems and block layers.
@@ -174,8 +197,10 @@ pub fn supplies() -> Supplies {
 /// What this machine lacks for the block layers of a contender, a line each with the next step.
 pub fn missing(contender: &Contender) -> Vec<String> {
     let in_guest = contender.environment.guest().is_some();
-    let here = of(contender).filter(|_| !in_guest).map(|lower| lower.only_in_guests());
-    here.chain(of(contender).flat_map(lacks)).collect()
+    let here = of(contender).filter(|_| !in_guest).filter_map(|lower| lower.only_in_guests());
+    let missing_of_host = if in_guest { filesystem::missing_tools } else { filesystem::missing };
+    let of_hosts = hosts(contender).flat_map(missing_of_host);
+    here.chain(of(contender).flat_map(lacks)).chain(of_hosts).collect()
 }
 
 /// The tools that a layer lacks here: a guest reads them from this machine.
@@ -184,11 +209,12 @@ pub fn lacks(lower: &Lower) -> Vec<String> {
 }
 
 impl Lower {
-    fn only_in_guests(&self) -> String {
-        format!(
+    /// Why it cannot be set up on a machine that is no guest; absent where it can.
+    pub fn only_in_guests(&self) -> Option<String> {
+        (!self.works_here).then(|| format!(
             "'{}' is set up in a guest only, where nothing but kurabe's own disk can be touched: --on debian",
             self.name
-        )
+        ))
     }
 
     /// How it is written.
@@ -197,6 +223,21 @@ impl Lower {
             Some(_) => format!("{}:N", self.name),
             None => self.name.into(),
         }
+    }
+
+    fn make_new(&self, place: &Place, tools: &mut Toolbox) -> Result<PathBuf, Failure> {
+        let path = (self.make)(place, tools)?;
+        if self.shows_old_bytes {
+            wipe(&path)?;
+        }
+        if self.members_min.is_some() {
+            tools.note(format!(
+                "{}: one device is divided into {} members, so bytes, flushes and CPU time can be compared, and the speed of members side by side cannot",
+                place.layer,
+                place.members()
+            ));
+        }
+        Ok(path)
     }
 
     fn check(&self, layer: &Layer) -> Result<(), String> {
@@ -234,11 +275,27 @@ impl Lower {
 pub fn check(contender: &Contender) -> Result<(), String> {
     if let Some(layer) = contender.above().iter().find(|layer| by_name(&layer.name).is_some()) {
         let base = contender.file_system();
-        return Err(format!("'{}' is a block device; write {base} over {layer}", layer.name));
+        return Err(if by_name(&layer.name).is_some_and(|lower| lower.on_file) {
+            format!("'{layer}' is a block device; write ext4 over {layer} over {base}")
+        } else {
+            format!(
+                "'{}' is a block device; write {base} over {layer}, or ext4 over {layer} over loop over {base}",
+                layer.name
+            )
+        });
     }
     let mut own: Option<&Layer> = None;
+    let mut upper_one = contender.base();
     for layer in contender.below() {
-        if let Some(lower) = by_name(&layer.name) {
+        let above = std::mem::replace(&mut upper_one, layer);
+        let on_file = by_name(&above.name).is_some_and(|lower| lower.on_file);
+        if let Some(host) = filesystem::by_name(&layer.name) {
+            check_host(host, layer, above, on_file)?;
+        } else if on_file {
+            return Err(format!(
+                "'{above}' is a file on a file system, and '{layer}' is none; write {above} over ext4 over {layer}"
+            ));
+        } else if let Some(lower) = by_name(&layer.name) {
             lower.check(layer)?;
             if let Some(own) = own {
                 return Err(format!(
@@ -267,12 +324,40 @@ pub fn check(contender: &Contender) -> Result<(), String> {
             own = Some(layer);
         }
     }
+    if by_name(&upper_one.name).is_some_and(|lower| lower.on_file) {
+        return Err(format!(
+            "'{upper_one}' is a file on a file system; say on which, as in {upper_one} over xfs"
+        ));
+    }
     Ok(())
+}
+
+/// Refuses a file system that cannot be below another layer.
+fn check_host(
+    host: &'static FileSystem,
+    layer: &Layer,
+    above: &Layer,
+    on_file: bool,
+) -> Result<(), String> {
+    if !on_file {
+        return Err(format!(
+            "'{above}' needs a device, and '{}' has files; write {above} over loop over {layer}",
+            layer.name
+        ));
+    }
+    if !host.can_carry_images() {
+        let can = filesystem::all().iter().filter(|one| one.can_carry_images());
+        let names: Vec<&str> = can.map(|one| one.name).collect();
+        return Err(format!("'{layer}' carries no image; these do: {}", names.join(", ")));
+    }
+    host.known().check_options(&image::contender_of(layer))
 }
 
 /// The block layers of one trial.
 pub struct Stack {
     layers: Vec<Layer>,
+    /// What carries each of them, where that is a file system.
+    hosts: Vec<Option<Layer>>,
     device: Option<(Node, u64)>,
     scratch: Arc<Occupied>,
     opened: Vec<Opened>,
@@ -293,10 +378,12 @@ enum Keys {
 
 /// A layer that was begun.
 struct Opened {
-    lower: &'static Lower,
-    place: Place,
     /// Its device, once there is one; held open, so that its number stays its own.
     top: Option<Top>,
+    lower: &'static Lower,
+    place: Place,
+    /// The file system that carries it, and what that said of itself when it was made.
+    host: Option<(Box<dyn Instance>, String)>,
 }
 
 struct Top {
@@ -316,8 +403,9 @@ impl Stack {
         scratch: &Arc<Occupied>,
     ) -> Stack {
         let layers = Stack::layers_of(contender);
+        let hosts = image::hosts_of(contender);
         let (scratch, opened) = (scratch.clone(), Vec::new());
-        Stack { layers, device, scratch, opened, keys: Keys::New, lost: None }
+        Stack { layers, hosts, device, scratch, opened, keys: Keys::New, lost: None }
     }
 
     /// The same, to be opened again after power failures, and without a member of this number.
@@ -352,56 +440,58 @@ impl Stack {
 
     /// Makes the next one, from the lowest one.
     pub fn make_next(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
-        self.add_next(tools, |lower, place, tools| {
-            let path = (lower.make)(place, tools)?;
-            if lower.shows_old_bytes {
-                wipe(&path)?;
-            }
-            if lower.members_min.is_some() {
-                tools.note(format!(
-                    "{}: one device is divided into {} members, so bytes, flushes and CPU time can be compared, and the speed of members side by side cannot",
-                    place.layer,
-                    place.members()
-                ));
-            }
-            Ok(path)
-        })
+        self.add_next(tools, true)
     }
 
     /// Opens all of them after a power failure.
     pub fn open_all(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
         while !self.is_whole() {
-            self.add_next(tools, |lower, place, tools| (lower.open)(place, tools))?;
+            self.add_next(tools, false)?;
         }
         Ok(())
     }
 
-    fn add_next(
-        &mut self,
-        tools: &mut Toolbox,
-        add: impl FnOnce(&Lower, &Place, &mut Toolbox) -> Result<PathBuf, Failure>,
-    ) -> Result<(), Failure> {
+    /// Makes the next one, or opens it.
+    fn add_next(&mut self, tools: &mut Toolbox, is_new: bool) -> Result<(), Failure> {
         let index = self.opened.len();
         let layer = self.layers[index].clone();
-        if !is_kurabes_guest() {
+        let lower = by_name(&layer.name).expect("others were left out");
+        if !lower.works_here && !is_kurabes_guest() {
             return Err(Failure::of(format!("{layer}: this is no guest of kurabe's")));
         }
-        let lower = by_name(&layer.name).expect("others were left out");
         let (node, size_bytes) = self.top().expect("a layer has a device");
         let (node, name) = (node.clone(), format!("kurabe{index}"));
         let key = new_key(self.keys)?;
         let lost = self.lost.filter(|_| Some(index) == losing(&self.layers));
-        let place = Place { node, size_bytes, name, index, layer, key, lost };
-        self.opened.push(Opened { lower, place, top: None });
-        let opened = self.opened.last_mut().expect("it was just added");
-        let path = add(lower, &opened.place, tools)?;
+        let host = self.hosts[index]
+            .as_ref()
+            .map(|host| image::begin_host(host, &node, size_bytes, index, &self.scratch));
+        let host = host.transpose()?.map(|host| (host, String::new()));
+        let (directory, attached, scratch) = (None, RefCell::default(), self.scratch.clone());
+        let place =
+            Place { node, size_bytes, name, index, layer, key, lost, directory, attached, scratch };
+        self.opened.push(Opened { top: None, lower, place, host });
+        let Opened { top, place, host, .. } = self.opened.last_mut().expect("it was just added");
+        if let Some((host, geometry)) = host {
+            if is_new {
+                host.make(tools)?;
+                *geometry = host.geometry(tools)?;
+                host.mount(tools)?;
+            } else {
+                host.mount_untimed(tools)?;
+            }
+            place.directory = Some(host.directory());
+        }
+        let path = if is_new { lower.make_new(place, tools) } else { (lower.open)(place, tools) }?;
         let opening =
             |error: std::io::Error| Failure::of(format!("opening {}: {error}", path.display()));
         let mut device = File::open(&path).map_err(opening)?;
         let size_bytes = device.seek(SeekFrom::End(0)).map_err(opening)?;
-        let node = Node::of(&device, &path, &self.scratch).map_err(opening)?;
+        let own_node = place.attached.borrow().as_ref().map(|attached| attached.node().clone());
+        let node = own_node.map_or_else(|| Node::of(&device, &path, &self.scratch), Ok);
+        let node = node.map_err(opening)?;
         tools.show(&node);
-        opened.top = Some(Top { _device: device, node, size_bytes });
+        *top = Some(Top { _device: device, node, size_bytes });
         Ok(())
     }
 
@@ -454,14 +544,16 @@ impl Stack {
         let describe = |opened: &Opened| {
             let said =
                 tools.look(&(opened.lower.describe)(&opened.place), "a layer is not described");
-            format!("{}\n{}\n", opened.place.layer, said.unwrap_or_else(|error| error.to_string()))
+            let said = said.unwrap_or_else(|error| error.to_string());
+            let host = opened.host.as_ref().map_or("", |(_, geometry)| geometry);
+            format!("{}\n{said}\n{host}", opened.place.layer)
         };
         self.opened.iter().rev().map(describe).collect()
     }
 
     /// Takes them down, from the uppermost one.
     pub fn end(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
-        while let Some(Opened { lower, place, top }) = self.opened.pop() {
+        while let Some(Opened { top, lower, place, host }) = self.opened.pop() {
             // What did not come to be may have nothing to take down.
             let is_whole = top.is_some();
             drop(top);
@@ -470,6 +562,12 @@ impl Stack {
                 if output.code != 0 && is_whole {
                     return Err(output.failure(&format!("taking {} down", place.layer)));
                 }
+            }
+            if let Some(attached) = place.attached.take() {
+                attached.detach().map_err(|error| Failure::of(error.to_string()))?;
+            }
+            if let Some((mut host, _)) = host {
+                host.end(tools)?;
             }
         }
         Ok(())
@@ -587,6 +685,9 @@ mod tests {
             layer: contender.below()[0].clone(),
             key: tempfile::tempfile().unwrap(),
             lost: None,
+            directory: None,
+            attached: RefCell::default(),
+            scratch: Occupied::enter(tempfile::tempdir().unwrap().path()).unwrap().into(),
         }
     }
 
@@ -601,14 +702,29 @@ mod tests {
         assert_eq!(names.len(), count);
         for lower in all() {
             assert!(layer::read(lower.name).is_err(), "{}", lower.name);
-            assert!(!lower.modules.is_empty() && !lower.tools.is_empty(), "{}", lower.name);
+            assert!(!lower.modules.is_empty(), "{}", lower.name);
         }
     }
 
     #[test]
     fn what_cannot_be_below_is_refused_with_the_rule() {
         for (text, said) in [
-            ("luks over ext4", "'luks' is a block device; write ext4 over luks"),
+            ("luks over ext4", "write ext4 over luks, or ext4 over luks over loop over ext4"),
+            ("loop over xfs", "write ext4 over loop over xfs"),
+            (
+                "ext4 over xfs",
+                "'ext4' needs a device, and 'xfs' has files; write ext4 over loop over xfs",
+            ),
+            ("ext4 over luks over xfs", "write luks over loop over xfs"),
+            ("ext4 over loop", "say on which, as in loop over xfs"),
+            ("ext4 over loop over luks", "write loop over ext4 over luks"),
+            ("ext4 over loop over delay:1ms", "write loop over ext4 over delay:1ms"),
+            ("ext4 over loop over tmpfs", "'tmpfs' carries no image; these do: "),
+            (
+                "ext4 over loop over xfs -l logdev=/dev/sda",
+                "'logdev=/dev/sda' can name something other",
+            ),
+            ("ext4 over loop:4 over xfs", "takes nothing after a colon"),
             ("raid5:3 over xfs", "write xfs over raid5:3"),
             ("ext4 over gocryptfs", "write gocryptfs over ext4"),
             ("ext4 over delay:1ms over luks", "write over luks over delay:1ms"),
@@ -632,6 +748,7 @@ mod tests {
             "raw over luks --cipher=aes-xts-plain64 --sector-size=4096",
             "xfs over raid5:3 chunk=1M --consistency-policy=ppl",
             "overlayfs over ext4 over lvm-thin over luks",
+            "ext4 over luks over loop direct-io=on over xfs -m crc=1 @ noatime over raid1:2 over delay:1ms",
         ] {
             checked(text).expect(text);
         }
@@ -646,6 +763,7 @@ mod tests {
         let there = missing(&contender("ext4 over luks on debian"));
         assert!(!there.iter().any(|line| line.contains("--on debian")), "{there:?}");
         assert!(missing(&contender("ext4 over delay:1ms")).is_empty());
+        assert!(missing(&contender("ext4 over loop over ext4")).is_empty());
         assert!(!is_kurabes_guest());
     }
 

@@ -90,9 +90,10 @@ fn kernel_modules_of(contender: &Contender) -> Vec<&'static str> {
     of_file_system.into_iter().flatten().chain(of_layers).collect()
 }
 
-/// The modules of a contender's block layers.
+/// The modules of a contender's block layers, and of the file systems that carry them.
 pub fn layer_modules_of(contender: &Contender) -> impl Iterator<Item = &'static str> {
-    lower::of(contender).filter_map(|lower| lower.modules.first().copied())
+    let of_hosts = lower::hosts(contender).filter_map(|host| host.modules.first().copied());
+    of_hosts.chain(lower::of(contender).filter_map(|lower| lower.modules.first().copied()))
 }
 
 /// What the kernel of a contender's guest has not.

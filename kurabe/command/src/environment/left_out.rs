@@ -129,7 +129,7 @@ fn is_in_guests(contender: &Contender) -> bool {
     let file_system = filesystem::by_name(contender.file_system());
     contender.environment.guest().is_none()
         && (file_system.is_some_and(filesystem::is_in_guests)
-            || lower::of(contender).next().is_some()
+            || lower::of(contender).any(|one| one.only_in_guests().is_some())
             || upper::is_in_guests(contender))
 }
 

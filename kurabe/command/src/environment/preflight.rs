@@ -101,18 +101,20 @@ fn contender_problems(
     problems.extend(layers.err());
     problems.extend(file_system.why_not_on_nodes(contender));
     problems.extend(aged::problems(study, contender, request.size_bytes()));
-    let least = file_system.size_bytes_min;
-    if file_system.needs_device
-        && let Some(size_bytes) = request.size_bytes()
-        && size_bytes < least
-    {
-        problems.push(format!(
-            "{} needs at least {}, and --device {} has {}",
-            file_system.name,
-            size_text(least),
-            study.device,
-            size_text(size_bytes)
-        ));
+    for file_system in trial::lower::hosts(contender).chain([file_system]) {
+        let least = file_system.size_bytes_min;
+        if file_system.needs_device
+            && let Some(size_bytes) = request.size_bytes()
+            && size_bytes < least
+        {
+            problems.push(format!(
+                "{} needs at least {}, and --device {} has {}",
+                file_system.name,
+                size_text(least),
+                study.device,
+                size_text(size_bytes)
+            ));
+        }
     }
     problems
 }

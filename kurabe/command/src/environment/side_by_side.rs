@@ -67,7 +67,8 @@ pub fn small(study: &Study, request: &DeviceRequest) -> Vec<String> {
 fn too_small(study: &Study, bytes: u64) -> impl Iterator<Item = String> {
     study.contenders.iter().filter_map(move |contender| {
         let file_system = filesystem::by_name(contender.file_system())?;
-        let ordinary = file_system.size_bytes_ordinary;
+        let hosts = trial::lower::hosts(contender).map(|host| host.size_bytes_ordinary);
+        let ordinary = hosts.chain([file_system.size_bytes_ordinary]).max()?;
         (contender.needs_device() && bytes < ordinary).then(|| {
             let least = size_text(ordinary);
             format!("'{}' behaves differently on less than {least}", contender.label)
@@ -162,10 +163,12 @@ fn impossible(study: &Study, workload: &Workload, request: &DeviceRequest) -> Op
                 "'{label}': {user} would own the directory above those of its runs, and could exchange them"
             ));
         }
-        if bytes < file_system.size_bytes_min {
+        let hosts = trial::lower::hosts(contender).map(|host| host.size_bytes_min);
+        let least = hosts.chain([file_system.size_bytes_min]).max().unwrap_or(0);
+        if bytes < least {
             return Some(format!(
                 "'{label}' needs {}, and one of {parts} parts of {} has {}",
-                size_text(file_system.size_bytes_min),
+                size_text(least),
                 study.device,
                 size_text(bytes)
             ));

@@ -272,7 +272,7 @@ fn tool_versions(study: &Study) -> Value {
         .filter_map(|contender| filesystem::by_name(contender.file_system()))
         .flat_map(|file_system| file_system.tools)
         .chain(study.contenders.iter().flat_map(upper::tools))
-        .chain(study.contenders.iter().flat_map(lower::of).flat_map(|lower| lower.tools))
+        .chain(study.contenders.iter().flat_map(lower::tools))
         .filter_map(|tool| Some((tool.name.to_string(), Value::from(tool.installed_version()?))))
         .collect();
     Value::Object(versions)

@@ -551,7 +551,8 @@ pub fn contenders(
         if let Some(why) = trial::lower::of(&contender).find_map(cannot) {
             return Err(refused(format!("{why}; leave that layer out")));
         }
-        if let (Some(lower), Places::Here) = (trial::lower::of(&contender).next(), places) {
+        let lower = trial::lower::of(&contender).find(|lower| lower.only_in_guests().is_some());
+        if let (Some(lower), Places::Here) = (lower, places) {
             return Err(refused(format!(
                 "power is cut on this machine, and '{}' is set up in guests only; leave 'over {}' out",
                 lower.name, lower.name

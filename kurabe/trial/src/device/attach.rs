@@ -132,18 +132,51 @@ pub fn attach_served(
     let (attached, _) = attach_file(file, &(0..size_bytes), 512, scratch, text)?;
     attached.forbid_discards(text)?;
     let flags = rustix::fs::fcntl_getfl(file).map_err(|error| system("opening")(error.into()))?;
-    if let (false, Some(TakenNode { device: Some(device), .. })) =
-        (flags.contains(OFlags::DIRECT), &attached.taken)
-    {
-        loop_device::go_through_pages(device).map_err(system("keeping pages of"))?;
+    if !flags.contains(OFlags::DIRECT) {
+        attached.go_through_pages().map_err(system("keeping pages of"))?;
     }
     Ok(attached)
+}
+
+/// Attaches an image file on a file system of the trial's own, as losetup does: past the page cache only if
+/// so asked, and with discards.
+/// Errors: [`DeviceError`]; nothing stays attached.
+pub fn attach_image(
+    image: &File,
+    size_bytes: u64,
+    block_size_bytes: u32,
+    direct: bool,
+    scratch: &Occupied,
+) -> Result<Attached, DeviceError> {
+    let text = "the image";
+    let (attached, is_direct) =
+        attach_file(image, &(0..size_bytes), block_size_bytes, scratch, text)?;
+    match (direct, is_direct) {
+        (true, false) => Err(DeviceError::Refused(
+            "the file system below takes no direct I/O in sectors of this size; leave direct-io=on out, or add sector-size=4096"
+                .into(),
+        )),
+        (true, true) => Ok(attached),
+        (false, _) => {
+            let through = attached.go_through_pages();
+            through.map_err(DeviceError::system("keeping pages of the image"))?;
+            Ok(attached)
+        }
+    }
 }
 
 impl Attached {
     fn new(node: Node, size_bytes: u64, taken: Option<TakenNode>) -> Attached {
         let (notes, served, disk_below, ground) = (Vec::new(), None, None, None);
         Attached { node, size_bytes, notes, taken, served, disk_below, ground }
+    }
+
+    /// Lets what goes to the image be kept in the page cache.
+    fn go_through_pages(&self) -> io::Result<()> {
+        match &self.taken {
+            Some(TakenNode { device: Some(device), .. }) => loop_device::go_through_pages(device),
+            _ => Ok(()),
+        }
     }
 
     /// Tells the kernel that the device has no cache of its own, where that can be told.

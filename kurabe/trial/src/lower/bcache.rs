@@ -23,6 +23,8 @@ pub static BCACHE: Lower = Lower {
     encrypts: false,
     shows_old_bytes: true,
     spares_one: false,
+    works_here: false,
+    on_file: false,
     why_not_cut: None,
     make: |place, tools| {
         members::make(place, tools)?;

@@ -28,6 +28,8 @@ pub static INTEGRITY: Lower = Lower {
     encrypts: false,
     shows_old_bytes: false,
     spares_one: false,
+    works_here: false,
+    on_file: false,
     why_not_cut: Some(
         "Linux 6.1 panics in the guest with dm-integrity on a recorded device (seen twice)",
     ),

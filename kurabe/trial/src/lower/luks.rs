@@ -39,6 +39,8 @@ pub static LUKS: Lower = Lower {
     encrypts: true,
     shows_old_bytes: false,
     spares_one: false,
+    works_here: false,
+    on_file: false,
     why_not_cut: None,
     make: |place, tools| {
         let key = key_file(place);

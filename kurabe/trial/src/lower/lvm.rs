@@ -21,6 +21,8 @@ const LINEAR: Lower = Lower {
     encrypts: false,
     shows_old_bytes: true,
     spares_one: false,
+    works_here: false,
+    on_file: false,
     why_not_cut: None,
     make: |place, tools| {
         group(place, tools)?;

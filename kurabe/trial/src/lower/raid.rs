@@ -74,6 +74,8 @@ const fn raid(
         encrypts: false,
         shows_old_bytes: true,
         spares_one: !matches!(name.as_bytes(), b"raid0"),
+        works_here: false,
+        on_file: false,
         why_not_cut: None,
         make: |place, tools| {
             members::make(place, tools)?;

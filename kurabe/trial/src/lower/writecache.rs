@@ -19,6 +19,8 @@ pub static WRITECACHE: Lower = Lower {
     encrypts: false,
     shows_old_bytes: true,
     spares_one: false,
+    works_here: false,
+    on_file: false,
     why_not_cut: None,
     make: |place, tools| {
         members::make(place, tools)?;
