@@ -293,7 +293,7 @@ pub fn check(contender: &Contender) -> Result<(), String> {
             check_host(host, layer, above, on_file)?;
         } else if on_file {
             return Err(format!(
-                "'{above}' is a file on a file system, and '{layer}' is none; write {above} over ext4 over {layer}"
+                "'{above}' lies on a file, and '{layer}' has no files; write {above} over ext4 over {layer}"
             ));
         } else if let Some(lower) = by_name(&layer.name) {
             lower.check(layer)?;
