@@ -48,7 +48,7 @@ const KINDS: [(&str, &str); 5] = [
     ("xfs", "300M"),
     ("btrfs", "128M"),
     ("dir", ""),
-    ("ext4 over loop direct-io=on over ext4", "64M"),
+    ("ext4 over loop direct-io=on over ext4", "96M"),
 ];
 
 fn number(name: &str, default: u64) -> u64 {
