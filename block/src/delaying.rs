@@ -6,7 +6,7 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use crate::BlockDevice;
+use crate::{BlockDevice, wait_until};
 
 /// How much longer a request takes.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -54,20 +54,6 @@ impl<D: BlockDevice> DelayingDevice<D> {
             Delay::Share(share) => now + (now - begun).mul_f64(share),
         });
         result
-    }
-}
-
-/// Below this a sleep lasts longer than it should.
-const SPIN_MAX: Duration = Duration::from_micros(30);
-
-fn wait_until(end: Instant) {
-    if let Some(sleep) = end.saturating_duration_since(Instant::now()).checked_sub(SPIN_MAX)
-        && !sleep.is_zero()
-    {
-        std::thread::sleep(sleep);
-    }
-    while Instant::now() < end {
-        std::hint::spin_loop();
     }
 }
 

@@ -30,6 +30,7 @@ mod server;
 #[allow(unsafe_code)]
 mod sys;
 pub mod tool;
+mod turns;
 
 pub use aligned::{ALIGNMENT, AlignedBuffer, is_aligned};
 pub use counting::{CountingDevice, Counts};
@@ -39,6 +40,7 @@ pub use file::{DirectAccess, FileDevice, FileDeviceOptions};
 pub use memory::MemoryDevice;
 pub use server::Server;
 pub use sys::{LoopStatus, loop_status, remove_loop};
+pub use turns::{wait_until, waiting};
 
 /// A device of `len` bytes, read and written at offsets from many threads at once.
 ///

@@ -5,7 +5,7 @@
 //! The kernel's side is `include/uapi/linux/fuse.h`; only what such a file needs is spoken, by hand,
 //! so that nothing lies between a request and the stack. A flush of the loop device arrives as an
 //! fsync and is a flush of the stack. Each thread that calls [`Server::serve`] carries one request
-//! at a time.
+//! at a time; [`Server::with_turns`] limits how many of those that do not wait take requests.
 //!
 //! Deadlocks to stay clear of: a process that serves must not use what stands on the served file,
 //! and must not share the mount namespace in which that is mounted, since the last process of a
@@ -16,9 +16,11 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::path::Path;
+use std::sync::Arc;
 
 use rustix::mount::MountFlags;
 
+use crate::turns::Turns;
 use crate::{AlignedBuffer, BlockDevice};
 
 /// Largest transfer of one request, in bytes.
@@ -64,6 +66,7 @@ const MODE: u32 = 0o100_600;
 pub struct Server {
     stack: Box<dyn BlockDevice>,
     connection: File,
+    turns: Arc<Turns>,
 }
 
 /// One request of the kernel.
@@ -122,7 +125,16 @@ impl Server {
         let options = std::ffi::CString::new(options)?;
         let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
         rustix::mount::mount("kurabe", point, "fuse", flags, options.as_c_str())?;
-        Ok(Server { stack, connection })
+        // A limit that no number of threads reaches.
+        Ok(Server { stack, connection, turns: Turns::new(usize::MAX) })
+    }
+
+    /// Lets so many threads take requests at a time, besides those that wait by [`crate::waiting`]. For a stack that
+    /// waits in no other way, the number of processors is best: each thread more is woken for requests that another one
+    /// would have found.
+    #[must_use]
+    pub fn with_turns(self, count: usize) -> Server {
+        Server { turns: Turns::new(count), ..self }
     }
 
     /// The stack.
@@ -147,11 +159,17 @@ impl Server {
 
     /// Answers requests until the file system is unmounted.
     pub fn serve(&self) -> io::Result<()> {
+        let served = self.take_requests();
+        self.turns.leave();
+        served
+    }
+
+    fn take_requests(&self) -> io::Result<()> {
         let mut header = [0; HEADER_BYTES];
         let mut data = AlignedBuffer::zeroed(TRANSFER_BYTES);
         loop {
             let mut parts = [IoSliceMut::new(&mut header), IoSliceMut::new(&mut data)];
-            match rustix::io::readv(&self.connection, &mut parts) {
+            match self.turns.read(|| rustix::io::readv(&self.connection, &mut parts)) {
                 Ok(_) => {}
                 // A request that was taken back, or a signal.
                 Err(rustix::io::Errno::NOENT | rustix::io::Errno::INTR) => continue,

@@ -1,10 +1,10 @@
-//! What a served file reads as after other bytes were put in its place: never as before.
+//! What a served file reads as after other bytes were put in its place: never as before; and which threads serve it.
 
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier};
 
 use block::{BlockDevice, Server};
 use rustix::mount::{UnmountFlags, unmount};
@@ -72,4 +72,75 @@ fn what_is_forgotten_is_read_again() {
     assert_eq!(differ(2), 0, "bytes that were written before");
     drop(kept);
     unmount(&point, UnmountFlags::DETACH).unwrap();
+}
+
+/// Its requests wait for each other, so many at a time.
+struct Meeting {
+    all: Barrier,
+    taking: AtomicUsize,
+    most_taking: Arc<AtomicUsize>,
+}
+
+const MEET: usize = 3;
+
+impl BlockDevice for Meeting {
+    fn len(&self) -> u64 {
+        LENGTH
+    }
+    fn block_size(&self) -> u32 {
+        512
+    }
+    fn read_at(&self, _: &mut [u8], _: u64) -> io::Result<()> {
+        let taking = self.taking.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most_taking.fetch_max(taking, Ordering::SeqCst);
+        // Long enough for another thread to come, if one may.
+        std::thread::sleep(std::time::Duration::from_millis(2));
+        self.taking.fetch_sub(1, Ordering::SeqCst);
+        block::waiting(|| self.all.wait());
+        Ok(())
+    }
+    fn write_at(&self, _: &[u8], _: u64) -> io::Result<()> {
+        Ok(())
+    }
+    fn flush(&self) -> io::Result<()> {
+        Ok(())
+    }
+    fn discard(&self, _: u64, _: u64) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn one_thread_at_a_time_takes_requests_and_those_that_wait_hold_up_none() {
+    let room = tempfile::tempdir().unwrap();
+    let point = room.path().join("served");
+    File::create(&point).unwrap();
+    let most_taking = Arc::new(AtomicUsize::new(0));
+    let (all, taking) = (Barrier::new(MEET), AtomicUsize::new(0));
+    let stack = Meeting { all, taking, most_taking: most_taking.clone() };
+    let server = match Server::mount(Box::new(stack), &point) {
+        Ok(server) => Arc::new(server.with_turns(1)),
+        Err(error) => return eprintln!("SKIPPED: {error}"),
+    };
+    let serving: Vec<_> = (0..MEET)
+        .map(|_| {
+            let server = server.clone();
+            std::thread::spawn(move || server.serve())
+        })
+        .collect();
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(&point).unwrap();
+    for _ in 0..20 {
+        std::thread::scope(|scope| {
+            for at in 0..MEET as u64 {
+                let mut bytes = block::AlignedBuffer::zeroed(4096);
+                let file = &file;
+                scope.spawn(move || file.read_exact_at(&mut bytes, at * 4096).unwrap());
+            }
+        });
+    }
+    assert_eq!(most_taking.load(Ordering::SeqCst), 1);
+    drop(file);
+    unmount(&point, UnmountFlags::DETACH).unwrap();
+    // None is left waiting for its turn.
+    serving.into_iter().for_each(|thread| thread.join().unwrap().unwrap());
 }

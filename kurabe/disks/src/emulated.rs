@@ -20,8 +20,6 @@ use crate::profile::{Placed, Profile, ProfileError};
 use crate::trace::{Entry, Recorder};
 use crate::{Destaged, Disk, Operation, Request};
 
-/// Below this a sleep lasts longer than it should.
-const SPIN_MAX: Duration = Duration::from_micros(25);
 /// The p99 lateness of replies above which a run is marked.
 pub const LATE_NS: u64 = 130_000;
 /// A longer lateness counts as this.
@@ -186,24 +184,28 @@ impl<D: BlockDevice> Emulated<D> {
 
     /// Carries a request out, and waits for the disk's reply.
     fn carry<T>(&self, request: Request, act: impl FnOnce(&D) -> io::Result<T>) -> io::Result<T> {
-        let (id, arrived_ns) = {
+        let (id, arrived_ns, fixed_ns) = {
             let mut state = self.lock();
             let now = self.now_ns();
             let id = state.next_id;
             state.next_id += 1;
-            state.waiting.insert(id, Arc::default());
             state.disk.arrive(now, id, self.placed.place(request));
             state.take_replies();
+            let fixed_ns = state.fixed.remove(&id);
+            if fixed_ns.is_none() {
+                state.waiting.insert(id, Arc::default());
+            }
             state.model_ns += self.now_ns() - now;
             state.calls += 1;
             // The next event may be nearer than what the leader waits for.
             if let Some(condvar) = state.leader.and_then(|leader| state.waiting.get(&leader)) {
                 condvar.notify_one();
             }
-            (id, now)
+            (id, now, fixed_ns)
         };
         let result = act(&self.inner);
-        let at_ns = self.await_reply(id);
+        let at_ns = fixed_ns.unwrap_or_else(|| self.await_reply(id));
+        block::wait_until(self.began + Duration::from_nanos(at_ns));
         let mut state = self.lock();
         let replied_ns = self.now_ns().max(at_ns);
         let late_ns = replied_ns - at_ns;
@@ -216,18 +218,17 @@ impl<D: BlockDevice> Emulated<D> {
         result
     }
 
+    /// Waits until it is known when the request is answered.
     fn await_reply(&self, id: u64) -> u64 {
         let mut state = self.lock();
         loop {
             if let Some(at_ns) = state.fixed.remove(&id) {
                 state.appoint();
-                drop(state);
-                wait_until(self.began + Duration::from_nanos(at_ns));
                 return at_ns;
             }
             let condvar = state.waiting[&id].clone();
             if state.leader.is_some_and(|leader| leader != id) {
-                state = condvar.wait(state).expect("no model panics");
+                state = block::waiting(|| condvar.wait(state)).expect("no model panics");
                 continue;
             }
             state.leader = Some(id);
@@ -241,7 +242,8 @@ impl<D: BlockDevice> Emulated<D> {
                     // A model that owes a reply has something ahead; without it, look again.
                     let wait = due.map_or(1_000_000, |due| due - now);
                     let wait = Duration::from_nanos(wait);
-                    state = condvar.wait_timeout(state, wait).expect("no model panics").0;
+                    let waited = block::waiting(|| condvar.wait_timeout(state, wait));
+                    state = waited.expect("no model panics").0;
                 }
             }
         }
@@ -256,12 +258,14 @@ impl State {
             }
         }
         while let Some(reply) = self.disk.reply() {
-            let condvar = self.waiting.remove(&reply.id).expect("it was asked");
             self.fixed.insert(reply.id, reply.at_ns);
             if self.leader == Some(reply.id) {
                 self.leader = None;
             }
-            condvar.notify_one();
+            // The one that has just arrived does not wait yet.
+            if let Some(condvar) = self.waiting.remove(&reply.id) {
+                condvar.notify_one();
+            }
         }
     }
 
@@ -282,17 +286,6 @@ impl State {
             p99_ns: self.lateness.value_at_quantile(0.99),
             max_ns: self.lateness.max(),
         }
-    }
-}
-
-fn wait_until(end: Instant) {
-    if let Some(sleep) = end.saturating_duration_since(Instant::now()).checked_sub(SPIN_MAX)
-        && !sleep.is_zero()
-    {
-        std::thread::sleep(sleep);
-    }
-    while Instant::now() < end {
-        std::hint::spin_loop();
     }
 }
 

@@ -35,6 +35,11 @@ use crate::sys;
 /// Requests of the kernel that are carried at a time.
 const THREADS: usize = 32;
 
+/// How many of them take requests at a time where no request waits for a device below.
+fn turns() -> usize {
+    std::thread::available_parallelism().map_or(2, |count| count.get().clamp(2, THREADS))
+}
+
 /// How long the server may take to answer.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -280,6 +285,8 @@ struct Serving {
     /// What is served, once something is, and the server.
     top: Option<(Arc<Changeable>, Arc<Server>)>,
     counted: Option<Arc<CountingDevice<FileDevice>>>,
+    /// Whether requests wait for a device below.
+    is_direct: bool,
     disks: Vec<Arc<dyn ModelledDisk>>,
     recorder: Option<Arc<Recorder<Stack>>>,
     recording: Option<Arc<Recording>>,
@@ -301,6 +308,7 @@ impl Serving {
                 let device = FileDevice::open("/proc/self/fd/0", &options)?;
                 let counted = Arc::new(CountingDevice::new(device));
                 self.counted = Some(counted.clone());
+                self.is_direct = is_direct;
                 {
                     let layered = below(&layers, Box::new(counted))?;
                     self.disks = layered.disks;
@@ -397,7 +405,9 @@ impl Serving {
             }
             None => {
                 let top = Arc::new(Changeable(RwLock::new(stack)));
-                let server = Arc::new(Server::mount(Box::new(top.clone()), &self.point)?);
+                let turns = if self.is_direct { THREADS } else { turns() };
+                let server = Server::mount(Box::new(top.clone()), &self.point)?;
+                let server = Arc::new(server.with_turns(turns));
                 self.top = Some((top, server.clone()));
                 let is_modelled = !self.disks.is_empty();
                 for _ in 0..THREADS {
