@@ -3,16 +3,20 @@
 use std::fmt;
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use block::{BlockDevice, DirectAccess, FileDevice, FileDeviceOptions};
+use disks::fit::{Figure, FitError, Fitted, OnDevice};
 use disks::profile::{self, Profile};
 use disks::replay::replay;
 use disks::trace::Trace;
 use lab::quantity::size_text;
 use lab::record::ModelledDisk;
+use rustix::fs::OFlags;
 use rustix::process::{Pid, PidfdFlags, Signal};
 use trial::device::{Attached, DeviceRequest, Site, attach};
 use trial::host_proc::HostProc;
@@ -35,6 +39,7 @@ pub fn disk(action: &DiskAction) -> Result<u8, Failure> {
         DiskAction::Replay { trace, profile, output } => {
             replay_on(trace, profile, output.as_deref())
         }
+        DiskAction::Fit { device, destroy, output } => fit(device, destroy, output),
         DiskAction::Export { trace, csv, blktrace } => {
             let read = read(trace)?;
             write(csv.as_deref(), |out| read.write_csv(out))?;
@@ -86,6 +91,73 @@ fn parameters(words: &str) -> Result<u8, Failure> {
     Ok(exit::OK)
 }
 
+fn fit(device: &Path, destroy: &str, output: &Path) -> Result<u8, Failure> {
+    let Some(name) = output.file_stem().and_then(|name| name.to_str()) else {
+        return Err(Failure::refused(format!("{}: not a file's name", output.display())));
+    };
+    let is_named = device.file_name().is_some_and(|name| name == destroy);
+    // A modelled disk has nothing to lose, and who serves it has it open. It may still be mounted.
+    let (granted, file) = if is_named && let Ok(Some(_)) = server_of(device) {
+        let exclusively = OFlags::RDWR | OFlags::EXCL | OFlags::CLOEXEC;
+        let opened = rustix::fs::open(device, exclusively, rustix::fs::Mode::empty());
+        let refused = |error| Failure::refused(format!("{}: {error}; umount it", device.display()));
+        let file = File::from(opened.map_err(refused)?);
+        let number = file.metadata().map_err(Failure::broken)?.rdev();
+        let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
+        let kernels = std::fs::read_link(format!("/sys/dev/block/{major}:{minor}"));
+        // Not another device under its name.
+        if kernels.map_err(Failure::broken)?.file_name() != device.file_name() {
+            return Err(Failure::refused(format!("{} is not that device", device.display())));
+        }
+        (None, file)
+    } else {
+        let granted = block::claim::claim(device, destroy).map_err(Failure::refused)?;
+        let file = granted.file().try_clone().map_err(Failure::broken)?;
+        (Some(granted), file)
+    };
+    // Found out before anything is destroyed.
+    let mut profile = create(output)?;
+    let fitted = measured(&file, device, name).and_then(|fitted| {
+        let written = profile.write_all(fitted.text.as_bytes()).and_then(|()| profile.sync_all());
+        let broken = |error| Failure::broken(format!("{}: {error}", output.display()));
+        written.map(|()| fitted).map_err(broken)
+    });
+    let fitted = fitted.inspect_err(|_| drop(std::fs::remove_file(output)))?;
+    drop(granted);
+    for Figure { name, measured, modelled } in &fitted.figures {
+        print(&format!("{name}: {measured:.2}; with the profile: {modelled:.2}\n"));
+    }
+    let shown = output.display();
+    print(&format!(
+        "\n'kurabe disk attach {shown}:8G' serves such a disk, 'kurabe disk replay TRACE {shown}' replays a run on it.\n"
+    ));
+    if let Ok(words) = fitted.profile.as_words() {
+        print(&format!("As a layer: hdd:{words}\n"));
+    }
+    Ok(exit::OK)
+}
+
+fn measured(file: &File, shown: &Path, name: &str) -> Result<Fitted, Failure> {
+    let broken = |error: io::Error| Failure::broken(format!("{}: {error}", shown.display()));
+    let options = FileDeviceOptions { direct: DirectAccess::Require, ..Default::default() };
+    let opened = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let device = FileDevice::open(opened, &options).map_err(broken)?;
+    let number = file.metadata().map_err(broken)?.rdev();
+    let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
+    // A partition has its disk's.
+    let queue = ["queue", "../queue"].iter().find_map(|queue| {
+        let path = format!("/sys/dev/block/{major}:{minor}/{queue}/physical_block_size");
+        std::fs::read_to_string(path).ok()?.trim().parse().ok()
+    });
+    let sector_bytes: u32 = queue.unwrap_or_else(|| device.block_size());
+    let mut target = OnDevice::new(device);
+    let mut report = |what: &str| note(&format!("measuring {what} ..."));
+    disks::fit::fit(&mut target, name, sector_bytes, &mut report).map_err(|error| match error {
+        FitError::Device(error) => broken(error),
+        FitError::NoHardDisk(why) => Failure::refused(format!("{}: {why}", shown.display())),
+    })
+}
+
 /// `PROFILE:SIZE[@DIR]` as a device is written.
 fn device_text(disk: &str) -> Result<String, Failure> {
     let (before, place) = match disk.split_once('@') {
@@ -97,13 +169,14 @@ fn device_text(disk: &str) -> Result<String, Failure> {
             "'{disk}' has no size; write PROFILE:SIZE such as st1000dm003:8G"
         )));
     };
-    if words.contains(".toml") {
-        return Err(Failure::refused(format!(
-            "'{words}': a device needs a profile of kurabe's; give one with what differs, such as \
-             7200rpm,rpm=5900:{size}. 'kurabe disk replay' takes a file"
-        )));
-    }
     let profile = named(words)?;
+    let (name, changes) = words.split_once(',').unwrap_or((words, ""));
+    if name.ends_with(".toml") {
+        // What serves it has no files of the user's.
+        let whole = profile.as_words().map_err(Failure::refused)?;
+        let changes = if changes.is_empty() { String::new() } else { format!(",{changes}") };
+        return Ok(format!("{}:{whole}{changes}:{size}{place}", profile.kind.layer()));
+    }
     Ok(format!("{}:{}:{size}{place}", profile.kind.layer(), profile.words))
 }
 
@@ -197,7 +270,7 @@ fn served(
 fn wait_for_users(attached: &Attached) {
     let (until, mut told) = (Instant::now() + PATIENCE, false);
     let is_free = || {
-        let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::EXCL;
+        let flags = OFlags::RDONLY | OFlags::EXCL;
         rustix::fs::open(attached.node().path(), flags, rustix::fs::Mode::empty()).is_ok()
     };
     while !is_free() && Instant::now() < until {
@@ -209,32 +282,37 @@ fn wait_for_users(attached: &Attached) {
     }
 }
 
-fn detach(device: &Path) -> Result<u8, Failure> {
-    let shown = device.display();
+/// The process of 'kurabe disk attach' that serves a device, if one does.
+fn server_of(device: &Path) -> Result<Option<OwnedFd>, Failure> {
     let name = device.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let Some(index) = name.strip_prefix("loop").and_then(|index| index.parse().ok()) else {
         return Err(Failure::refused(format!(
-            "{shown}: not a device of 'kurabe disk attach'; give the path that it printed, such as /dev/loop7"
+            "{}: not a device of 'kurabe disk attach'; give the path that it printed, such as /dev/loop7",
+            device.display()
         )));
     };
     let own = Directory::own()
         .map_err(|refused| Failure::refused(format!("kurabe's own directory: {refused}")))?;
     let holder = ledger::holder_of_loop(&own, index).map_err(Failure::broken)?;
-    let refused = || {
-        Failure::refused(format!(
-            "{shown}: no 'kurabe disk attach' serves it; 'kurabe clean' removes what a killed one left"
-        ))
+    let Some(holder) = holder.and_then(|pid| Pid::from_raw(pid as i32)) else { return Ok(None) };
+    let Ok(process) = rustix::process::pidfd_open(holder, PidfdFlags::empty()) else {
+        return Ok(None);
     };
-    let holder = holder.and_then(|pid| Pid::from_raw(pid as i32)).ok_or_else(refused)?;
-    let process =
-        rustix::process::pidfd_open(holder, PidfdFlags::empty()).map_err(|_| refused())?;
     // A trial has loop devices too, and ends with its study.
     let words = std::fs::read(format!("/proc/{}/cmdline", holder.as_raw_nonzero()));
     let words = words.unwrap_or_default();
     let words: Vec<&[u8]> = words.split(|byte| *byte == 0).collect();
-    if !words.contains(&b"disk".as_slice()) || !words.contains(&b"attach".as_slice()) {
-        return Err(refused());
-    }
+    let serves = words.contains(&b"disk".as_slice()) && words.contains(&b"attach".as_slice());
+    Ok(Some(process).filter(|_| serves))
+}
+
+fn detach(device: &Path) -> Result<u8, Failure> {
+    let shown = device.display();
+    let process = server_of(device)?.ok_or_else(|| {
+        Failure::refused(format!(
+            "{shown}: no 'kurabe disk attach' serves it; 'kurabe clean' removes what a killed one left"
+        ))
+    })?;
     rustix::process::pidfd_send_signal(&process, Signal::TERM).map_err(Failure::broken)?;
     let mut ended =
         [rustix::event::PollFd::from_borrowed_fd(process.as_fd(), rustix::event::PollFlags::IN)];

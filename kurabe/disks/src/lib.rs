@@ -14,6 +14,7 @@ use std::ops::Range;
 mod cloud;
 mod emulated;
 mod extents;
+pub mod fit;
 mod flash;
 mod hard;
 mod models;
@@ -25,6 +26,7 @@ pub mod replay;
 mod sys;
 pub mod trace;
 mod tracer;
+pub mod virtual_host;
 
 pub use emulated::{Emulated, LATE_NS, Lateness};
 pub use profile::{Kind, Profile, ProfileError, Slice};

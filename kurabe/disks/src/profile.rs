@@ -240,6 +240,21 @@ impl Profile {
                 }
                 _ => return error(format!("extent='{value}': write a size, or up to 100%")),
             },
+            "rates" if self.kind == Kind::Hard => {
+                let rates: Option<Vec<f64>> =
+                    value.split('/').map(|rate| rate.parse().ok()).collect();
+                let rates = rates.filter(|rates| rates.len() > 1).unwrap_or_default();
+                let last = rates.len().saturating_sub(1) as f64;
+                let points = (0..).zip(rates).map(|(at, rate)| (f64::from(at) / last, rate));
+                let points = points.collect();
+                if !is_sound(&points) {
+                    return error(format!(
+                        "rates='{value}': write MB/s at equal distances from the outer to the inner edge, such as 210/165/102"
+                    ));
+                }
+                self.parameters.rates = points;
+                self.sources.insert(word.into(), "given on the command line".into());
+            }
             word => {
                 let parameter = self.kind.parameters().iter().find(|one| one.name == word);
                 let Some(parameter) = parameter else {
@@ -383,6 +398,31 @@ impl Profile {
         self.kind != Kind::Hard || self.parameters.get("write_cache_mib") > 0.0
     }
 
+    /// The words that make a bundled profile this one, slice and seed apart, so that a layer can take it.
+    ///
+    /// # Errors
+    ///
+    /// The rates are not at equal distances.
+    pub fn as_words(&self) -> Result<String, ProfileError> {
+        let base = bundled().find(|one| one.kind == self.kind).expect("each kind has a profile");
+        let mut words = base.name;
+        for (name, value) in &self.parameters.values {
+            words.push_str(&format!(",{name}={value}"));
+        }
+        let rates = &self.parameters.rates;
+        let last = rates.len().saturating_sub(1) as f64;
+        let is_equal =
+            |(at, point): (u32, &(f64, f64))| (point.0 * last - f64::from(at)).abs() < 1e-6;
+        if !(0..).zip(rates).all(is_equal) {
+            return error(format!("{}: a layer needs rates at equal distances", self.name));
+        }
+        let rates: Vec<String> = rates.iter().map(|(_, rate)| rate.to_string()).collect();
+        if !rates.is_empty() {
+            words.push_str(&format!(",rates={}", rates.join("/")));
+        }
+        Ok(words)
+    }
+
     /// Each parameter: name, value, unit and meaning, source.
     pub fn listing(&self) -> Vec<[String; 4]> {
         let mut rows: Vec<[String; 4]> = self
@@ -418,11 +458,15 @@ fn read_rates(value: &toml::Value) -> Option<Vec<(f64, f64)>> {
             _ => None,
         })
         .collect();
-    let rates = rates?;
-    let is_whole = rates.first()?.0 == 0.0 && rates.last()?.0 == 1.0 && rates.len() > 1;
+    rates.filter(is_sound)
+}
+
+/// Whether rates go from the outer to the inner edge.
+fn is_sound(rates: &Vec<(f64, f64)>) -> bool {
+    let [first, .., last] = rates.as_slice() else { return false };
     let is_sorted = rates.windows(2).all(|pair| pair[0].0 < pair[1].0);
     let is_sane = rates.iter().all(|(_, rate)| (1.0..=2000.0).contains(rate));
-    (is_whole && is_sorted && is_sane).then_some(rates)
+    first.0 == 0.0 && last.0 == 1.0 && is_sorted && is_sane
 }
 
 #[cfg(test)]

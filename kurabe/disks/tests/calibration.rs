@@ -2,10 +2,8 @@
 //! published of it. Several parameters were fitted to these same figures, so this shows a fit, and no
 //! validation. `cargo test -p disks --test calibration -- --nocapture` prints every figure.
 
+use disks::virtual_host::{Host, mean, quantile, scattered};
 use disks::{Kind, Request};
-use virtual_host::{Host, mean, quantile, scattered};
-
-mod virtual_host;
 
 const WHOLE: u64 = 1_000_204_886_016 / (1 << 20) * (1 << 20);
 const MIB: u64 = 1 << 20;
@@ -59,7 +57,7 @@ fn flush_after(count: usize) -> f64 {
         let places = scattered(seed, count, WHOLE, 4096);
         host.run(1, 10_000, places.into_iter().map(|at| Request::write(at, 4096)));
         let times = host.run(1, 0, [Request::flush()]);
-        virtual_host::ms(&times[0])
+        disks::virtual_host::ms(&times[0])
     });
     flushes.sum::<f64>() / 40.0
 }

@@ -1,9 +1,7 @@
 //! What holds for every profile and any requests.
 
+use disks::virtual_host::{Host, Numbers, Times, mean};
 use disks::{Kind, Operation, Profile, Request, profile};
-use virtual_host::{Host, Numbers, Times, mean};
-
-mod virtual_host;
 
 const LENGTH: u64 = 1 << 30;
 

@@ -1,10 +1,8 @@
 //! A recorded trace on other disks.
 
 use disks::trace::{Entry, Trace};
+use disks::virtual_host::{Host, Numbers};
 use disks::{Kind, Profile, Request, replay::replay};
-use virtual_host::{Host, Numbers};
-
-mod virtual_host;
 
 const LENGTH: u64 = 1 << 30;
 

@@ -169,7 +169,7 @@ pub enum DiskAction {
     /// Serve a modelled disk as a block device until Ctrl-C or 'kurabe disk detach'; prints its path.
     Attach {
         /// PROFILE[,WORD=VALUE...]:SIZE in memory, or with @DIR in an image there; such as
-        /// st1000dm003:8G.
+        /// st1000dm003:8G. FILE.toml is a profile of your own.
         disk: String,
         /// Write every request to FILE when it is detached.
         #[arg(long, value_name = "FILE")]
@@ -189,6 +189,18 @@ pub enum DiskAction {
         /// Write the trace as it would have been on that disk to FILE.
         #[arg(long, value_name = "FILE")]
         output: Option<PathBuf>,
+    },
+    /// Measure a hard disk, whose contents are destroyed, and write a profile with which the model answers alike. Takes
+    /// about two minutes.
+    Fit {
+        /// The disk.
+        device: PathBuf,
+        /// Name or serial number of the disk whose contents may be destroyed.
+        #[arg(long, value_name = "NAME")]
+        destroy: String,
+        /// Write the profile to FILE.toml.
+        #[arg(long, value_name = "FILE")]
+        output: PathBuf,
     },
     /// Convert a trace for other programs.
     Export {

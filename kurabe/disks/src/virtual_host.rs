@@ -1,16 +1,17 @@
 //! A host in virtual time: so many threads, each of which waits for its reply and asks again.
-#![allow(dead_code, reason = "each test uses a part of it")]
 
 use std::collections::BinaryHeap;
 use std::{cmp::Reverse, ops::Range};
 
-use disks::profile::Placed;
-use disks::{Disk, Kind, Profile, Reply, Request};
+use crate::profile::Placed;
+use crate::{Disk, Kind, Profile, ProfileError, Reply, Request};
 
 /// A disk and the time.
 pub struct Host {
+    /// The disk.
     pub disk: Box<dyn Disk>,
     placed: Placed,
+    /// The time.
     pub now_ns: u64,
     next_id: u64,
 }
@@ -18,25 +19,38 @@ pub struct Host {
 /// Arrival and reply.
 pub type Times = Range<u64>;
 
+/// How long it took, in ms.
 pub fn ms(times: &Times) -> f64 {
     (times.end - times.start) as f64 / 1e6
 }
 
+/// So many of all took no longer, in ms.
 pub fn quantile(times: &[Times], share: f64) -> f64 {
     let mut all: Vec<f64> = times.iter().map(ms).collect();
     all.sort_by(f64::total_cmp);
     all[((all.len() - 1) as f64 * share).round() as usize]
 }
 
+/// The mean, in ms.
 pub fn mean(times: &[Times]) -> f64 {
     times.iter().map(ms).sum::<f64>() / times.len() as f64
 }
 
 impl Host {
+    /// With a slice of a bundled profile's disk. Panics where there is none.
     pub fn new(kind: Kind, words: &str, length: u64) -> Host {
-        let profile = Profile::read(kind, words).unwrap();
-        let (disk, placed) = profile.disk(length).unwrap();
-        Host { disk, placed, now_ns: 0, next_id: 0 }
+        let profile = Profile::read(kind, words).expect("a profile");
+        Host::of(&profile, length).expect("it fits")
+    }
+
+    /// With a slice of a profile's disk.
+    ///
+    /// # Errors
+    ///
+    /// The slice is larger than the disk.
+    pub fn of(profile: &Profile, length: u64) -> Result<Host, ProfileError> {
+        let (disk, placed) = profile.disk(length)?;
+        Ok(Host { disk, placed, now_ns: 0, next_id: 0 })
     }
 
     /// Carries requests out, `depth` at a time, with so much time of the host between a reply and
@@ -89,6 +103,7 @@ impl Host {
 pub struct Numbers(pub u64);
 
 impl Numbers {
+    /// The next one, below `end`.
     pub fn below(&mut self, end: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
