@@ -4,29 +4,52 @@
 //! else's by then. Every piece of its words that can be a path is looked at; what a shell makes of variables,
 //! patterns and `~`, and what a program looks up by itself, is not known.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use crate::way;
 
+/// Directories that the words of one command may lead to: nobody types so many.
+const PLACES_MAX: usize = 256;
+
 /// Refuses a command of which a word names something that others than those who are believed can have put there,
-/// or could put there. A piece that is no path from the root is one from `base`, where there is one, and from each
-/// directory that the command names.
+/// or could put there. A piece that is no path from the root is one from `base`, where there is one, from each
+/// directory that the command names, and from each to which such pieces lead (`cd /a && cd b && ./c`).
 ///
 /// # Errors
 ///
 /// What is refused, and what to do about it, in words.
 pub fn believe(words: &[String], base: Option<&Path>) -> Result<(), String> {
     let pieces = pieces(words);
-    let absolute: Vec<PathBuf> = pieces.iter().filter_map(|piece| absolute(piece)).collect();
-    let named: Vec<&Path> =
-        absolute.iter().map(PathBuf::as_path).filter(|path| path.is_dir()).collect();
-    let places: Vec<&Path> = base.into_iter().chain(named).collect();
-    let relative = pieces.iter().filter(|piece| !piece.is_empty() && !piece.starts_with('/'));
-    let relative: Vec<PathBuf> =
-        relative.flat_map(|piece| places.iter().map(move |place| place.join(piece))).collect();
-    let refused = absolute.iter().chain(&relative).find_map(|path| way::believe_name(path).err());
-    refused.map_or(Ok(()), |refused| Err(refused.to_string()))
+    let believe = |path: &Path| way::believe_name(path).map_err(|refused| refused.to_string());
+    let mut absolute: Vec<PathBuf> = pieces.iter().filter_map(|piece| absolute(piece)).collect();
+    absolute.extend(pieces.iter().flat_map(|piece| with_signs(piece)));
+    absolute.iter().try_for_each(|path| believe(path))?;
+    let is_relative = |piece: &&String| !piece.is_empty() && !piece.starts_with('/');
+    let relative: Vec<&String> = pieces.iter().filter(is_relative).collect();
+    // Nobody goes up more often than the words say.
+    let ups = words.iter().map(|word| word.matches("..").count()).sum::<usize>();
+    let mut unread: Vec<(PathBuf, usize)> =
+        base.map(PathBuf::from).into_iter().chain(absolute).map(|path| (path, ups)).collect();
+    let mut places: BTreeMap<PathBuf, usize> = BTreeMap::new();
+    // What is read is believed already, or given.
+    while let Some((place, ups)) = unread.pop() {
+        let Ok(place) = place.canonicalize() else { continue };
+        if !place.is_dir() || places.get(&place).is_some_and(|known| *known >= ups) {
+            continue;
+        }
+        places.insert(place.clone(), ups);
+        if places.len() > PLACES_MAX {
+            return Err(format!("the command names more than {PLACES_MAX} directories"));
+        }
+        for piece in &relative {
+            let Some(ups) = ups.checked_sub(piece.matches("..").count()) else { continue };
+            let path = place.join(piece);
+            believe(&path)?;
+            unread.push((path, ups));
+        }
+    }
+    Ok(())
 }
 
 /// All that may be one name: the words, the words that a shell, and one within it, would find in them, with and
@@ -45,6 +68,35 @@ fn pieces(words: &[String]) -> BTreeSet<String> {
         }
     }
     pieces
+}
+
+/// Ends that are tried of a path in which there are signs.
+const ENDS_MAX: usize = 64;
+
+/// The paths from the root in a piece that hold blanks or signs (`NAME=/data sets/u@h/tool`), and those that follow
+/// a sign that ends no name (`#!/x`, `q[/x]`). What only looks like one, such as a program and its argument, is left
+/// out: the name up to the first sign is there then, and the longer one is not.
+fn with_signs(piece: &str) -> Vec<PathBuf> {
+    let is_name = |c: char| c.is_alphanumeric() || "._-+~/".contains(c);
+    let is_there = |path: &str| Path::new(path).symlink_metadata().is_ok();
+    let mut found = Vec::new();
+    let mut before = None;
+    for (start, c) in piece.char_indices() {
+        let begins = c == '/' && before.is_none_or(|before| !is_name(before));
+        before = Some(c);
+        if !begins {
+            continue;
+        }
+        let path = &piece[start..];
+        let ends = path.char_indices().filter(|(_, c)| !is_name(*c)).map(|(end, _)| end);
+        let mut ends = ends.take(ENDS_MAX).chain([path.len()]);
+        let short = &path[..ends.next().unwrap_or(path.len())];
+        found.push(PathBuf::from(short));
+        let is_short_there = is_there(short);
+        let longer = ends.map(|end| &path[..end]);
+        found.extend(longer.filter(|long| !is_short_there || is_there(long)).map(PathBuf::from));
+    }
+    found
 }
 
 /// The path from the root that a piece is, has behind an option (`-C/tmp`), or leads to through `..`: the
@@ -82,6 +134,8 @@ mod tests {
             fs::create_dir(directory).unwrap();
         }
         fs::create_dir(own.join("hers")).unwrap();
+        fs::create_dir_all(own.join("mine/deep/bin")).unwrap();
+        chown(own.join("mine/deep/bin"), Some(STRANGER), None).unwrap();
         fs::write(own.join("hers/file"), "").unwrap();
         chown(own.join("hers"), Some(STRANGER), None).unwrap();
         for name in ["own/mine.sh", "all/mine.sh", "all/his.sh", "all/his/Makefile"] {
@@ -112,6 +166,14 @@ mod tests {
             "cd OWN && sh ./hers/none.sh",
             "cd OWN && sh ./hers/file/x.sh",
             "make -C OWN -f hers/Makefile",
+            "make TOOL=\"ALL/a b/tool\" -f OWN/Makefile",
+            "env TOOL=ALL/u@h/tool make",
+            "PATH=ALL/u@h:/bin tool",
+            "echo #!ALL/his.sh",
+            "perl -e do+q[ALL/his.sh]",
+            "cd OWN && cd mine && cd deep && ./bin/none.sh",
+            "cd OWN/mine && cd ../mine && make -C deep/bin",
+            "env -C OWN make -C mine/deep -f bin/Makefile",
             "make -CALL/his",
             "make -C ALL",
             "make --directory=ALL/his",
@@ -132,8 +194,10 @@ mod tests {
         let believed = [
             "sh OWN/mine.sh",
             "sh ALL/mine.sh",
+            "sh ALL/mine.sh an argument >/dev/null; cp /etc/hosts x",
             "cd OWN && ./mine.sh",
             "cd OWN && ./none.sh",
+            "cd OWN && cd mine && cd deep && ./none.sh && cd ..",
             "sh OWN/mine.sh/x.sh",
             "dd if=/dev/zero of=file bs=1M 2>/dev/null; sed s/tmp/x/ </dev/stdin",
             "true /etc/passwd/x /no/such/place \0",

@@ -261,7 +261,7 @@ fn the_matrix_tells_the_overhead_against_raw() {
     assert!(!csv.contains(",overall,"), "cells together are no distribution: {csv}");
     assert!(written_bytes(&record, "layout") >= 16 << 20);
     let whole = site.run(&["report", "result", "--verbose"]).expect(0).stdout;
-    assert!(whole.contains("Overhead against raw, %: blocks of 4K"), "{whole}");
+    assert!(whole.contains("Cost relative to raw: blocks of 4K"), "{whole}");
     assert!(whole.contains("randwrite, queue of 32 (io_uring)"), "{whole}");
     let csv = fs::read_to_string(site.work().join("t.overhead.csv")).unwrap();
     assert_eq!(csv.lines().count(), 1 + 9, "{csv}");

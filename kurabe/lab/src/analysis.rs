@@ -19,6 +19,7 @@ mod control;
 mod cost;
 mod disturbed;
 mod exploratory;
+mod overall;
 mod primary;
 mod samples;
 mod slices;
@@ -32,6 +33,7 @@ pub use control::control_words;
 pub use cost::{AmplificationBasis, Cost};
 use cost::{amplification_basis, cost};
 pub use exploratory::COUNTED;
+pub use overall::{ALL_WORKLOADS, MEAN_OF_COSTS};
 use primary::{Primary, others, primary};
 pub use samples::{Costs, completed_trials, costs};
 use samples::{Samples, blocks_reached, reached};
@@ -43,6 +45,9 @@ pub use step::{Forecast, NextStep, ended_by_budget, next_step};
 pub struct Analysis {
     /// One entry a workload, in the study's order.
     pub workloads: Vec<WorkloadAnalysis>,
+    /// Of several workloads what each contender costs under all of them together.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub overall: Vec<Comparison>,
     /// What becomes of the gates, in the study's order; [`crate::judgement::analyse`] puts them here.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gates: Vec<Gate>,
@@ -52,7 +57,7 @@ pub struct Analysis {
 
 impl Analysis {
     /// Every comparison, as `comparisons.json` has them: each workload's figures, then what the
-    /// records tell besides; last the checks.
+    /// records tell besides, then all workloads together; last the checks.
     pub fn rows(&self) -> Vec<Row<'_>> {
         let mut rows = Vec::new();
         for workload in &self.workloads {
@@ -60,6 +65,7 @@ impl Analysis {
             rows.extend(workload.direct.iter().map(Row::Comparison));
             rows.extend(workload.exploratory.iter().map(Row::Comparison));
         }
+        rows.extend(self.overall.iter().map(Row::Comparison));
         rows.extend(checks::rows(&self.workloads).map(Row::Check));
         rows
     }
@@ -318,19 +324,6 @@ impl Comparison {
             _ => (low, high),
         })
     }
-
-    /// How many percent of the baseline's performance are lost, below 0 when gained, and the ends of
-    /// the interval. None without an interval: of many figures that share a scale, one that a single
-    /// busy moment made would be anything.
-    pub fn lost_percent(&self) -> Option<[f64; 3]> {
-        let [one, other] = [self.low?, self.high?].map(|end| lost_percent(end, self.unit));
-        Some([lost_percent(self.ratio?, self.unit), one.min(other), one.max(other)])
-    }
-}
-
-/// Of a ratio of values the share of the performance that is lost, in percent; below 0 when gained.
-pub fn lost_percent(ratio: f64, unit: Unit) -> f64 {
-    100.0 * (1.0 - if unit.more_is_better() { ratio } else { ratio.recip() })
 }
 
 /// How sure the study's comparisons have to be, at the looks that were taken until the last record.
@@ -363,7 +356,8 @@ pub fn analyse(plan: &Plan, records: &[Record], memory_bytes: Option<u64>) -> An
         })
         .collect();
     disturbed::tell(plan, records, (&primary, &options), &mut workloads);
-    Analysis { workloads, gates: Vec::new(), forecast: Forecast::of(plan, records) }
+    let overall = overall::overall(plan, &primary, &options);
+    Analysis { workloads, overall, gates: Vec::new(), forecast: Forecast::of(plan, records) }
 }
 
 fn analyse_workload(

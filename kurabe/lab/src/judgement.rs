@@ -13,7 +13,7 @@ use crate::plan::Plan;
 use crate::record::{CheckVerdict, DeviceDelta, Record, counted_trials};
 use crate::statistics::{self, ComparisonOptions, Verdict};
 use crate::suggestion::unknown;
-use crate::words::{self, list, loss_interval, ratio_with_interval};
+use crate::words::{self, list, ratio_with_interval};
 
 /// The answer to a condition.
 #[derive(Debug, Clone, PartialEq)]
@@ -489,10 +489,10 @@ impl<'a> Result<'a> {
             all.iter().filter(told).cloned().collect()
         };
         let own = of(&workload.overhead);
-        let lost = |one: &Comparison| Some((one.lost_percent()?, one.metric.clone()));
-        let lost: Vec<([f64; 3], String)> = own.iter().filter_map(lost).collect();
-        let worst = lost.iter().max_by(|one, other| one.0[0].total_cmp(&other.0[0]));
-        let Some(([percent, low, high], cell)) = worst else {
+        let cost = |one: &Comparison| Some((one.cost()?, one.cost_ends()?, one.metric.clone()));
+        let costs: Vec<(f64, (f64, f64), String)> = own.iter().filter_map(cost).collect();
+        let worst = costs.iter().max_by(|one, other| one.0.total_cmp(&other.0));
+        let Some((highest, ends, cell)) = worst else {
             return not_tested(format!(
                 "no cell of a fio matrix was compared between {label} and the raw device"
             ));
@@ -511,19 +511,18 @@ impl<'a> Result<'a> {
             (Cells::Some, Outcome::Fails) => Outcome::Holds,
             (_, outcome) => outcome,
         };
-        let slower = lost.iter().filter(|([_, low, _], _)| *low > 0.0).count();
-        let faster = lost.iter().filter(|([.., high], _)| *high < 0.0).count();
+        let slower = costs.iter().filter(|(_, (low, _), _)| *low > 1.0).count();
+        let faster = costs.iter().filter(|(_, (_, high), _)| *high < 1.0).count();
         let differing = match (slower, faster) {
             (0, 0) => "no cell differs significantly from the raw device".to_string(),
             _ => format!(
                 "significantly slower than the raw device in {slower} of {} cells, faster in {faster}",
-                lost.len()
+                costs.len()
             ),
         };
         let evidence = vec![format!(
-            "{label}: {differing}; the greatest loss is in {cell}: {} {}",
-            words::loss(*percent),
-            loss_interval((*low, *high))
+            "{label}: {differing}; the highest cost is {} in {cell}",
+            ratio_with_interval(*highest, Some(*ends))
         )];
         Judgement { outcome, evidence }
     }

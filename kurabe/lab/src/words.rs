@@ -52,26 +52,6 @@ pub fn ratio_with_interval(value: f64, ends: Option<(f64, f64)>) -> String {
     }
 }
 
-/// An interval of a loss in percent of a performance: `[52 %, 66 %]`, by the same rule.
-pub fn loss_interval((low, high): (f64, f64)) -> String {
-    if is_telling_loss(low, high) {
-        format!("[{low:.0} %, {high:.0} %]")
-    } else {
-        format!("[{TOO_WIDE}]")
-    }
-}
-
-/// Whether an interval of a loss in percent says anything: [`is_telling`] of the performance that
-/// is left.
-pub fn is_telling_loss(low: f64, high: f64) -> bool {
-    is_telling(1.0 - high / 100.0, 1.0 - low / 100.0)
-}
-
-/// What is lost in percent, with the word for its sign: `loses 20 %`, `gains 20 %`.
-pub fn loss(percent: f64) -> String {
-    if percent < 0.0 { format!("gains {:.0} %", -percent) } else { format!("loses {percent:.0} %") }
-}
-
 /// A share: `5 %`, `2.5 %`.
 pub fn percent(share: f64) -> String {
     let value = share * 100.0;
@@ -130,16 +110,5 @@ mod tests {
         // However wide, one that excludes 1 has found something.
         assert_eq!(interval((1.5, 900.0)), "(1.500 to 900)");
         assert_eq!(ratio_with_interval(2.0, None), "2.00");
-    }
-
-    #[test]
-    fn a_loss_is_judged_by_the_performance_that_is_left() {
-        // From a hundredth of the performance to 21 times it.
-        assert_eq!(loss_interval((-2000.0, 99.0)), "[too wide to tell]");
-        // From an eighth of it to more than ten times it.
-        assert_eq!(loss_interval((-965.0, 88.0)), "[too wide to tell]");
-        assert_eq!(loss_interval((-20.0, 66.0)), "[-20 %, 66 %]");
-        assert_eq!(loss_interval((55.0, 99.9)), "[55 %, 100 %]");
-        assert_eq!((loss(-20.2).as_str(), loss(20.2).as_str()), ("gains 20 %", "loses 20 %"));
     }
 }

@@ -1,6 +1,6 @@
 //! What was measured in the place of a published number.
 
-use lab::analysis::{ContenderAnalysis, WorkloadAnalysis, lost_percent};
+use lab::analysis::{ContenderAnalysis, WorkloadAnalysis};
 use lab::judgement::Result;
 use lab::load::{Latency, Unit as LoadUnit};
 use lab::record::{Phase, counted_trials};
@@ -66,8 +66,10 @@ impl Measured {
             _ => &digits,
         };
         match shown.ends {
+            // Of a loss in percent it is the performance that is left which tells.
             Some((low, high))
-                if self.quantity == Quantity::Percent && !words::is_telling_loss(low, high) =>
+                if self.quantity == Quantity::Percent
+                    && !words::is_telling(1.0 - high / 100.0, 1.0 - low / 100.0) =>
             {
                 format!("{} ({TOO_WIDE})", number(shown.value))
             }
@@ -194,7 +196,8 @@ fn metric_ratio(
 /// What is lost of the baseline's performance, in percent. For a time the performance is its
 /// reciprocal.
 fn loss(ratio: Measured, unit: LoadUnit) -> Measured {
-    let lost = |ratio: f64| lost_percent(ratio, unit);
+    let lost =
+        |ratio: f64| 100.0 * (1.0 - if unit.more_is_better() { ratio } else { ratio.recip() });
     let ends = ratio.ends.map(|(low, high)| (lost(low), lost(high)));
     let ends = ends.map(|(one, other)| (one.min(other), one.max(other)));
     Measured { value: lost(ratio.value), ends, quantity: Quantity::Percent }

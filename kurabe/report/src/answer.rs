@@ -43,6 +43,8 @@ pub fn answer(source: &Source) -> Vec<Block> {
         blocks.push(Block::Text(format!("On {device}:")));
     }
     blocks.extend(said.into_iter().map(Block::Answer));
+    let together = choice::overall(analysis, plan).filter(|_| is_of_times);
+    blocks.extend(together.map(Block::Answer));
     blocks.push(Block::Text(certainty(source)));
     blocks.extend(profile::line(plan).map(Block::Text));
     if emulated.is_none() {
@@ -62,7 +64,7 @@ pub fn answer(source: &Source) -> Vec<Block> {
             blocks.extend(age::answer(workload, plan));
             blocks.extend(overview::parts(workload, plan));
         }
-        several => blocks.extend(overview::of(several, plan)),
+        _ => blocks.extend(overview::of(analysis, plan)),
     }
     blocks.extend(stores::blocks(loads, plan));
     blocks.extend(remarks(loads).into_iter().map(Block::Note));

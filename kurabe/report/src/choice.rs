@@ -1,13 +1,14 @@
 //! Which contender to choose under which load, in sentences: where contenders stand, who lost data, who
 //! failed; and what the counts of the device say.
 
-use lab::analysis::{Comparison, Cost, WorkloadAnalysis};
+use lab::analysis::{Analysis, Comparison, Cost, WorkloadAnalysis};
 use lab::load::ALL_CELLS;
 use lab::plan::Plan;
 use lab::statistics::Verdict;
+use lab::words::ratio_with_interval;
 
 use crate::quotient;
-use crate::standings::Standings;
+use crate::standings::{CONTENDERS_TOLD, Standings};
 use crate::tables::{
     has_no_figure, primary_comparisons, primary_metric, verdict_mark, verdict_text,
 };
@@ -39,6 +40,26 @@ pub fn sentences(workloads: &[WorkloadAnalysis], plan: &Plan) -> Vec<String> {
         }
     };
     all.iter().map(|said| format!("{}: {}", name(said), said.text)).collect()
+}
+
+/// What all workloads of the study say together: `Over all 3 workloads, xfs costs 1.12 (1.05 to 1.19) times as
+/// much as ext4, and btrfs 1.54 (1.40 to 1.70).` None for a single workload. Many contenders have their row in the
+/// table.
+pub fn overall(analysis: &Analysis, plan: &Plan) -> Option<String> {
+    if plan.study.contenders.len() > CONTENDERS_TOLD {
+        return None;
+    }
+    let mut said = analysis
+        .overall
+        .iter()
+        .filter_map(|one| Some((one, ratio_with_interval(one.cost()?, Some(one.cost_ends()?)))));
+    let (first, cost) = said.next()?;
+    let workloads = text::counted(analysis.workloads.len(), "workload");
+    let Comparison { contender, baseline, .. } = first;
+    let first = format!("{contender} costs {cost} times as much as {baseline}");
+    let others = said.map(|(one, cost)| format!("{} {cost}", one.contender));
+    let all: Vec<String> = std::iter::once(first).chain(others).collect();
+    Some(format!("Geometric mean of all {workloads}: {}.", text::list(&all)))
 }
 
 /// As many loads of which the same is said are counted, and not named.

@@ -1,7 +1,7 @@
 //! A result for other programs and for other people: CSV with one line a trial, JSON with every
 //! sample, Markdown with the tables.
 
-use lab::analysis::Analysis;
+use lab::analysis::{Analysis, Comparison};
 use lab::load::{BLOCK_SIZE_AXIS, DEPTH_AXIS, ENGINE_AXIS, OPERATION_AXIS};
 use lab::load::{QUANTILES, Unit};
 use lab::plan::Plan;
@@ -127,10 +127,10 @@ pub fn latencies_csv(analysis: &Analysis) -> Option<String> {
     (text != HEADS).then_some(text)
 }
 
-/// One line for each workload, contender and cell of a fio matrix: what is lost against the bare
-/// device, with its interval. `None` where there is no such thing.
+/// One line for each workload, contender and cell of a fio matrix: the cost relative to the bare device, with
+/// its interval. `None` where there is no such thing.
 pub fn overhead_csv(analysis: &Analysis) -> Option<String> {
-    const HEADS: &str = "workload,contender,raw,pattern,engine,depth,block_size_bytes,blocks,lost_percent,low_percent,high_percent\n";
+    const HEADS: &str = "workload,contender,raw,pattern,engine,depth,block_size_bytes,rounds,cost,cost_low,cost_high\n";
     let mut text = HEADS.to_string();
     for workload in &analysis.workloads {
         for one in &workload.overhead {
@@ -140,8 +140,11 @@ pub fn overhead_csv(analysis: &Analysis) -> Option<String> {
                 [&one.workload, &one.contender, &one.baseline].map(String::clone).to_vec();
             fields.extend([OPERATION_AXIS, ENGINE_AXIS, DEPTH_AXIS, BLOCK_SIZE_AXIS].map(at));
             fields.push(one.blocks.to_string());
-            let percent = |lost: [f64; 3]| lost.map(|percent| format!("{percent:.3}"));
-            fields.extend(one.lost_percent().map_or_else(Default::default, percent));
+            // Of single rounds there is no cost: one busy moment would make it anything.
+            let costs =
+                one.cost().zip(one.cost_ends()).map(|(cost, (low, high))| [cost, low, high]);
+            let words = costs.map(|costs| costs.map(|cost| format!("{cost:.4}")));
+            fields.extend(words.unwrap_or_default());
             text.push_str(&line(fields));
         }
     }
@@ -154,7 +157,8 @@ pub fn costs_csv(analysis: &Analysis) -> Option<String> {
     const HEADS: &str =
         "workload,contender,baseline,metric,rounds,cost,cost_low,cost_high,verdict\n";
     let mut text = HEADS.to_string();
-    for one in analysis.workloads.iter().flat_map(|workload| &workload.comparisons) {
+    let of_workloads = analysis.workloads.iter().flat_map(|workload| &workload.comparisons);
+    for one in of_workloads.chain(&analysis.overall) {
         let number = |value: Option<f64>| value.map_or(String::new(), |value| value.to_string());
         let ends = one.cost_ends();
         let mut fields =
@@ -171,26 +175,25 @@ pub fn costs_csv(analysis: &Analysis) -> Option<String> {
 /// so that of a throughput more is better in them.
 fn with_costs(analysis: &Analysis) -> Value {
     let mut value = json!(analysis);
-    for (place, workload) in analysis.workloads.iter().enumerate() {
-        for (name, all) in [
-            ("comparisons", &workload.comparisons),
-            ("direct", &workload.direct),
-            ("exploratory", &workload.exploratory),
-        ] {
-            let stored = value.pointer_mut(&format!("/workloads/{place}/{name}"));
-            let stored = stored.and_then(Value::as_array_mut);
-            for (stored, one) in stored.into_iter().flatten().zip(all) {
-                let ends = one.cost_ends();
-                stored["cost"] = json!(one.cost());
-                stored["cost_low"] = json!(ends.map(|ends| ends.0));
-                stored["cost_high"] = json!(ends.map(|ends| ends.1));
-            }
+    let mut add = |at: &str, all: &[Comparison]| {
+        let stored = value.pointer_mut(at).and_then(Value::as_array_mut);
+        for (stored, one) in stored.into_iter().flatten().zip(all) {
+            let ends = one.cost_ends();
+            stored["cost"] = json!(one.cost());
+            stored["cost_low"] = json!(ends.map(|ends| ends.0));
+            stored["cost_high"] = json!(ends.map(|ends| ends.1));
         }
+    };
+    add("/overall", &analysis.overall);
+    for (place, workload) in analysis.workloads.iter().enumerate() {
+        add(&format!("/workloads/{place}/comparisons"), &workload.comparisons);
+        add(&format!("/workloads/{place}/direct"), &workload.direct);
+        add(&format!("/workloads/{place}/exploratory"), &workload.exploratory);
+        add(&format!("/workloads/{place}/overhead"), &workload.overhead);
     }
     value
 }
 
-/// One line of CSV.
 /// One line of CSV.
 pub(crate) fn line(fields: impl IntoIterator<Item = impl AsRef<str>>) -> String {
     let fields = fields.into_iter().map(|field| text::csv(field.as_ref()).into_owned());

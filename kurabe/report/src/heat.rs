@@ -1,9 +1,8 @@
-//! A heat map as data and as a picture: rows and columns of values around zero, each printed in its
+//! A heat map as data and as a picture: rows and columns of costs, each printed in its
 //! cell. It is drawn here and not by the script of the page, whose charting library is built without
 //! heat maps, and since it can do without a script: every cell says what it is.
 //!
-//! Orange is above zero and blue below, which differ for the colour-blind too, and the sign is in the
-//! number besides. Only a cell that is decided is filled; one that is not has a dashed edge, and `?` or a bound.
+//! Orange is above 1 and blue below, which differ for the colour-blind too. Only a cell that is decided is filled; one that is not has a dashed edge, and `?` or a bound.
 
 use std::fmt::Write;
 
@@ -28,9 +27,7 @@ pub struct HeatMap {
     pub rows: Vec<String>,
     /// The cells by row and column; None where nothing was measured.
     pub cells: Vec<Vec<Option<HeatCell>>>,
-    /// The value, above or below zero, that gets the full colour.
-    pub full: f64,
-    /// What a value above zero is, and one below.
+    /// What a cost above 1 means, and one below.
     pub signs: (String, String),
     /// The numbers that are drawn.
     pub numbers: Table,
@@ -39,11 +36,11 @@ pub struct HeatMap {
 /// A cell.
 #[derive(Debug, Clone)]
 pub struct HeatCell {
-    /// What is coloured.
-    pub value: f64,
-    /// The value as it is printed; `?` or a bound where it is not decided.
+    /// The cost, which is coloured.
+    pub cost: f64,
+    /// The cost as it is printed; `?` or a bound where it is not decided.
     pub text: String,
-    /// Whether the value is known to differ from zero.
+    /// Whether the cost is known to differ from 1.
     pub decided: bool,
     /// Everything about it, in words.
     pub says: String,
@@ -51,6 +48,8 @@ pub struct HeatCell {
 
 const CELL_WIDTH: f64 = 60.0;
 const CELL_HEIGHT: f64 = 28.0;
+/// A cost of this, or of one over it, gets the full colour.
+const FULL_COST: f64 = 2.0;
 /// The share of the hue in the full colour: letters on it stay readable.
 const FULL_SHARE: f64 = 0.62;
 /// About the width of a letter of 12 px.
@@ -84,7 +83,7 @@ impl HeatMap {
             let cells = cells.iter().map(|cell| match cell {
                 None => "-".into(),
                 Some(cell) if !cell.decided => Cell::toned(cell.text.clone(), Tone::Uncertain),
-                Some(cell) if cell.value > 0.0 => Cell::toned(cell.text.clone(), Tone::Bad),
+                Some(cell) if cell.cost > 1.0 => Cell::toned(cell.text.clone(), Tone::Bad),
                 Some(cell) => Cell::toned(cell.text.clone(), Tone::Good),
             });
             table.rows.push(std::iter::once(Cell::from(name.as_str())).chain(cells).collect());
@@ -143,7 +142,7 @@ impl HeatMap {
         let Some(cell) = cell else { return "<g role=\"cell\" aria-label=\"-\"></g>\n".into() };
         let says = escape(&cell.says);
         let (style, colour) = if cell.decided {
-            (format!("fill:{}", self.colour(cell.value, place)), place.ink())
+            (format!("fill:{}", self.colour(cell.cost, place)), place.ink())
         } else {
             (undecided(place), place.faint())
         };
@@ -165,16 +164,16 @@ impl HeatMap {
         out.push_str(&letters(14.0, y + 14.0, "", &faint, &self.signs.1));
         for (step, share) in SCALE_STEPS.iter().enumerate() {
             let x = start + step as f64 * SCALE_WIDTH;
-            let value = share * self.full;
+            let cost = FULL_COST.powf(*share);
             let sign = match *share {
                 share if share <= -1.0 => "≤ ",
                 share if share >= 1.0 => "≥ ",
                 _ => "",
             };
-            let colour = format!("fill:{}", self.colour(value, place));
+            let colour = format!("fill:{}", self.colour(cost, place));
             out.push_str(&cell_of(x, y, width, 20.0, &colour));
             let look = format!("{MIDDLE} font-size=\"11\"");
-            let words = format!("{sign}{value:.0}");
+            let words = format!("{sign}{cost:.1}");
             out.push_str(&letters(x + SCALE_WIDTH / 2.0 - 1.0, y + 14.0, &look, &ink, &words));
         }
         let end = start + SCALE_STEPS.len() as f64 * SCALE_WIDTH;
@@ -186,9 +185,9 @@ impl HeatMap {
         out.push_str("</g>\n");
     }
 
-    fn colour(&self, value: f64, place: Place) -> String {
-        let style = usize::from(value > 0.0);
-        let share = (value.abs() / self.full).min(1.0) * FULL_SHARE;
+    fn colour(&self, cost: f64, place: Place) -> String {
+        let style = usize::from(cost > 1.0);
+        let share = (cost.ln().abs() / FULL_COST.ln()).min(1.0) * FULL_SHARE;
         match place {
             Place::Page => {
                 format!("color-mix(in srgb,var(--k{style}) {:.0}%,var(--wash))", share * 100.0)
@@ -228,9 +227,9 @@ mod tests {
     use super::*;
 
     fn map(values: &[(f64, bool)]) -> HeatMap {
-        let cell = |&(value, decided): &(f64, bool)| {
-            let text = format!("{value:.0}{}", if decided { "" } else { "?" });
-            Some(HeatCell { value, text, decided, says: format!("<{value}>") })
+        let cell = |&(cost, decided): &(f64, bool)| {
+            let text = format!("{cost:.1}{}", if decided { "" } else { "?" });
+            Some(HeatCell { cost, text, decided, says: format!("<{cost}>") })
         };
         HeatMap {
             id: "m".into(),
@@ -244,36 +243,39 @@ mod tests {
                 .collect(),
             rows: vec!["row".into()],
             cells: vec![values.iter().map(cell).chain([None]).collect()],
-            full: 50.0,
-            signs: ("fewer".into(), "more".into()),
-            numbers: Table::new(&["%"]),
+            signs: ("slower".into(), "faster".into()),
+            numbers: Table::new(&["cost"]),
         }
     }
 
     #[test]
     fn colours_go_to_both_sides_and_no_further_than_the_full_one() {
         let map = map(&[]);
-        let colour = |value| map.colour(value, Place::File);
-        assert_eq!(colour(0.0), "#ffffff");
-        assert_eq!(colour(50.0), colour(5000.0));
-        assert_ne!(colour(25.0), colour(50.0));
-        assert_ne!(colour(-25.0), colour(25.0));
+        let colour = |cost| map.colour(cost, Place::File);
+        assert_eq!(colour(1.0), "#ffffff");
+        assert_eq!(colour(2.0), colour(200.0));
+        assert_ne!(colour(1.5), colour(2.0));
+        assert_ne!(colour(0.5), colour(2.0));
         assert_eq!(over_white("#d55e00", 1.0), "#d55e00");
     }
 
     #[test]
     fn without_colours_it_is_a_table() {
-        let drawn = map(&[(40.0, true), (-12.0, false)]).table();
-        assert_eq!(&*drawn.terminal(false), "  a & b  40   -12  x\n  row    40  -12?  -\n");
+        let drawn = map(&[(1.4, true), (0.9, false)]).table();
+        assert_eq!(&*drawn.terminal(false), "  a & b  1.4   0.9  x\n  row    1.4  0.9?  -\n");
     }
 
     #[test]
     fn a_cell_has_its_number_its_words_and_no_colour_while_undecided() {
-        let drawn = map(&[(40.0, true), (-12.0, false)]).draw(Place::File);
+        let drawn = map(&[(1.4, true), (0.9, false)]).draw(Place::File);
         let cells: Vec<&str> = drawn.split("<g role=\"cell\"").skip(1).collect();
         assert_eq!(cells.len(), 3);
-        assert!(cells[0].contains("&lt;40&gt;") && cells[0].contains(">40</text>"), "{}", cells[0]);
-        assert!(cells[1].contains(">-12?</text>"), "{}", cells[1]);
+        assert!(
+            cells[0].contains("&lt;1.4&gt;") && cells[0].contains(">1.4</text>"),
+            "{}",
+            cells[0]
+        );
+        assert!(cells[1].contains(">0.9?</text>"), "{}", cells[1]);
         assert!(cells[0].contains("fill:#") && cells[1].contains("fill:none"), "{drawn}");
         assert!(!drawn.contains("var(--"), "a file has no style sheet");
     }

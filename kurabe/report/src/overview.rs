@@ -1,7 +1,7 @@
 //! The table of the answer: loads down, contenders across, and below a load its parts (the steps of a
 //! tree), where somebody is surely faster or slower in one.
 
-use lab::analysis::{Comparison, WorkloadAnalysis};
+use lab::analysis::{Analysis, Comparison, WorkloadAnalysis};
 use lab::load::{GROUP_AXIS, Unit};
 use lab::plan::Plan;
 use lab::statistics::BOUND_MAX;
@@ -14,7 +14,8 @@ use crate::tables::{primary_metric, tone_of, verdict_mark};
 use crate::text;
 
 /// The overview of several loads, and what its cells are.
-pub fn of(workloads: &[WorkloadAnalysis], plan: &Plan) -> Vec<Block> {
+pub fn of(analysis: &Analysis, plan: &Plan) -> Vec<Block> {
+    let workloads = &analysis.workloads;
     let mut table = empty("workload", plan);
     for workload in workloads {
         table.rows.push(row(workload, primary_metric(workload), &workload.workload, plan));
@@ -22,7 +23,23 @@ pub fn of(workloads: &[WorkloadAnalysis], plan: &Plan) -> Vec<Block> {
         table.rows.extend(parts.iter().map(|part| row(workload, part, &format!("· {part}"), plan)));
     }
     let has_parts = table.rows.len() > workloads.len();
+    table.rows.extend(together(analysis, plan));
     vec![Block::table("Overview", table), Block::Text(legend(plan, has_parts))]
+}
+
+/// The row of all workloads together: the geometric mean of each contender's costs.
+fn together(analysis: &Analysis, plan: &Plan) -> Option<Vec<Cell>> {
+    if analysis.overall.is_empty() {
+        return None;
+    }
+    let of = |label: &str| {
+        let found = analysis.overall.iter().find(|one| one.contender == label);
+        found.map_or_else(
+            || Cell::from(if label == plan.baseline_label() { "1" } else { "-" }),
+            ratio,
+        )
+    };
+    Some(std::iter::once("geometric mean".into()).chain(labels(plan).into_iter().map(of)).collect())
 }
 
 /// The parts of the only load: its groups, or its steps where somebody is surely different in one.

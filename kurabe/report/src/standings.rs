@@ -34,7 +34,7 @@ pub struct Standings {
 
 /// More contenders than these have their costs in the table of several workloads, and not in sentences as
 /// well.
-const CONTENDERS_TOLD: usize = 5;
+pub const CONTENDERS_TOLD: usize = 5;
 
 /// One whose interval tells something.
 #[derive(Clone)]

@@ -256,14 +256,14 @@ fn a_matrix_is_a_map_in_the_page_and_a_picture() {
             "role=\"columnheader\"",
             ">4K<",
             ">64K<",
-            "role=\"cell\" aria-label=\"randread, one by one (psync), 4K: 66.6 % fewer",
+            "role=\"cell\" aria-label=\"randread, one by one (psync), 4K: cost 3.00 (2.99 to 3.00)",
             "color-mix",
-            ">67</text>",
+            ">3.00</text>",
             "inconclusive",
             "stroke-dasharray",
             ">?</text>",
             "The numbers",
-            "Operations a second lost against raw",
+            "Cost relative to raw, 95 % confidence",
         ],
     );
     let source = Source::read(&made.directory()).unwrap();
@@ -277,8 +277,8 @@ fn a_matrix_is_a_map_in_the_page_and_a_picture() {
     assert_eq!(drawn, [(Mark::Steps, 1), (Mark::Hollow, 1)]);
     let (_, map) = pictures.iter().find(|(name, _)| name.ends_with("map-0.svg")).unwrap();
     well_formed(map);
-    assert!(map.contains(">67</text>") && !map.contains("var(--"), "{map}");
-    assert!(map.contains("more operations than raw") && map.contains("≥ 50"), "{map}");
+    assert!(map.contains(">3.00</text>") && !map.contains("var(--"), "{map}");
+    assert!(map.contains("faster than raw") && map.contains("≥ 2.0"), "{map}");
 }
 
 #[test]
@@ -388,7 +388,8 @@ fn several_loads_have_an_overview_and_a_fold_each() {
         true
     });
     let text = own(&rendered(&made));
-    assert_eq!(text.matches("<p class=\"answer\">").count(), 1);
+    // Of both, and of both together.
+    assert_eq!(text.matches("<p class=\"answer\">").count(), 2);
     // No sentence twice: a fold does not say again what stands above it.
     assert_eq!(text.matches("corrected for multiple comparisons").count(), 1);
     in_order(

@@ -13,7 +13,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{self, Read, Seek, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::PathBuf;
 use std::sync::Mutex;
 
@@ -167,10 +167,13 @@ impl Drop for Ledger {
 
 impl State {
     fn write(&mut self, line: &Line) -> io::Result<()> {
-        let mut text = serde_json::to_string(line)?;
-        text.push('\n');
-        self.file.write_all(text.as_bytes())?;
-        self.file.sync_data()
+        let text = format!("{}\n", serde_json::to_string(line)?);
+        let end = self.file.metadata()?.len();
+        let written = self.file.write_all(text.as_bytes()).and_then(|()| self.file.sync_data());
+        // What was written of a line, before the disk was full, would make one of it and the next.
+        written.inspect_err(|_| {
+            let _ = self.file.set_len(end).and_then(|()| self.file.seek(SeekFrom::End(0)));
+        })
     }
 }
 

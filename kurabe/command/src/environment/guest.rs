@@ -6,7 +6,6 @@
 //! Invariants: one guest at a time; the runner has claimed what the guest's disk stands on; whatever
 //! becomes of the guest, a record is yielded, and nothing of the guest is left.
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -286,12 +285,12 @@ fn converse(
     // Where power is cut the bound is the workload's, which the trial itself ends.
     let limit_ns = spec.timeout_ns.filter(|_| spec.power_cuts.is_none());
     let until = limit_ns.map(|ns| Instant::now() + Duration::from_nanos(ns) + GRACE);
-    let (mut input, output) = guest.take_pipes();
+    let (input, output) = guest.take_pipes();
     let (sender, lines) = lines::channel();
     lines::read(output, lines::FOREIGN, 0, &sender);
     let text = serde_json::to_string(&spec).expect("a spec has a JSON form");
-    // A guest that takes nothing any more says so by its end.
-    let _ = writeln!(input, "{text}").and_then(|()| input.flush());
+    let speech = lines::Speech::new(input);
+    speech.say(text);
     loop {
         match lines.recv_timeout(LOOK_INTERVAL) {
             Ok((_, Said::Line(line))) => {

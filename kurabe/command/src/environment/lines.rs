@@ -5,10 +5,10 @@
 //! values than any record has, ends the talk before it is parsed; so does a speaker who says more than
 //! its allowance.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{self, Receiver, Sender, SyncSender, sync_channel};
 
 /// How much one speaker may say.
 #[derive(Debug, Clone, Copy)]
@@ -90,6 +90,32 @@ pub fn read(
     allowance
 }
 
+/// Says lines to another process from a thread of its own, so that one that does not read keeps nobody waiting.
+/// When this is dropped, the other side's input ends after what was said.
+#[derive(Debug)]
+pub struct Speech(Sender<String>);
+
+impl Speech {
+    /// Speaks through a pipe.
+    pub fn new(mut input: impl Write + Send + 'static) -> Speech {
+        let (sender, lines) = mpsc::channel::<String>();
+        std::thread::spawn(move || {
+            for line in lines {
+                // One that takes nothing any more says so by its end.
+                if writeln!(input, "{line}").and_then(|()| input.flush()).is_err() {
+                    return;
+                }
+            }
+        });
+        Speech(sender)
+    }
+
+    /// Says a line, as soon as the other side takes it.
+    pub fn say(&self, line: String) {
+        let _ = self.0.send(line);
+    }
+}
+
 fn next(output: &mut impl BufRead, allowance: &Allowance) -> Said {
     let bounds = allowance.bounds;
     let mut line = Vec::new();
@@ -118,6 +144,19 @@ fn next(output: &mut impl BufRead, allowance: &Allowance) -> Said {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_that_does_not_read_keeps_nobody_waiting() {
+        let (output, input) = std::io::pipe().unwrap();
+        let speech = Speech::new(input);
+        // More than a pipe holds.
+        let long = "x".repeat(1 << 20);
+        speech.say(long.clone());
+        speech.say("end".into());
+        drop(speech);
+        let lines: Vec<String> = BufReader::new(output).lines().map(Result::unwrap).collect();
+        assert_eq!(lines, [long, "end".to_string()]);
+    }
     use std::sync::atomic::AtomicUsize;
 
     const SMALL: Bounds = Bounds { line_bytes_max: 8, line_values_max: 3, bytes_max: 20 };

@@ -5,10 +5,8 @@
 //! pair of sockets without a name or, of more than two, a thread that passes frames on; where one node fails,
 //! all guests are ended, and the record names the node with the end of its console.
 
-use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixDatagram;
-use std::process::ChildStdin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::RecvTimeoutError;
@@ -35,7 +33,7 @@ const MEET_MAX: Duration = Duration::from_secs(240);
 /// One guest, and what was heard of it.
 struct Member {
     guest: Guest,
-    input: Option<ChildStdin>,
+    speech: Option<lines::Speech>,
     heard: Heard,
     /// Where it waits for the others, and since when.
     waits: Option<(Meeting, Instant)>,
@@ -97,8 +95,8 @@ pub fn run(
     let ends: Vec<(Ended, Heard, Option<Instant>)> = members
         .into_iter()
         .map(|member| {
-            let Member { guest, input, heard, began, .. } = member;
-            drop(input);
+            let Member { guest, speech, heard, began, .. } = member;
+            drop(speech);
             (guest.end(broken.is_some()), heard, began)
         })
         .collect();
@@ -202,13 +200,12 @@ fn boot_all(
 impl Member {
     fn new(guest: Guest) -> Member {
         let heard = Heard::new();
-        Member { guest, input: None, heard, waits: None, began: None, closed: false }
+        Member { guest, speech: None, heard, waits: None, began: None, closed: false }
     }
 
-    fn tell(&mut self, line: &str) {
-        if let Some(input) = &mut self.input {
-            // A guest that takes nothing any more says so by its end.
-            let _ = writeln!(input, "{line}").and_then(|()| input.flush());
+    fn tell(&self, line: impl Into<String>) {
+        if let Some(speech) = &self.speech {
+            speech.say(line.into());
         }
     }
 
@@ -229,9 +226,9 @@ fn converse(
     let (sender, lines) = lines::channel();
     for (number, (member, spec)) in members.iter_mut().zip(specs).enumerate() {
         let (input, output) = member.guest.take_pipes();
-        member.input = Some(input);
+        member.speech = Some(lines::Speech::new(input));
         lines::read(output, lines::FOREIGN, number, &sender);
-        member.tell(&serde_json::to_string(spec).expect("a spec has a JSON form"));
+        member.tell(serde_json::to_string(spec).expect("a spec has a JSON form"));
     }
     drop(sender);
     loop {

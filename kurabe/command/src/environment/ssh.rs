@@ -25,7 +25,7 @@ use serde_json::json;
 use trial::device::Progress;
 use trial::stop::Stop;
 
-use super::lines::{self, Allowance, Lines, Said};
+use super::lines::{self, Allowance, Lines, Said, Speech};
 use super::processes::{LOOK_INTERVAL, STOP_GRACE};
 use super::remote::{Ask, Reply};
 use super::{Ended, Environment, Examined, Preparation, Ready};
@@ -72,6 +72,11 @@ shut() { case "$(stat -c %u:%A "$1")" in 0:d????-??-?) ;; *) echo "kurabe: open 
 if [ "$(uname -sm)" != "$3" ]; then echo "kurabe: machine $(uname -sm)"; exit; fi
 mkdir -p "$own"
 shut "$own"
+above=$(cd "$own" && pwd -P)
+while [ "$above" != / ]; do
+    above=$(dirname "$above")
+    case "$(stat -c %u:%A "$above")" in 0:d????-??-?|0:d????????[tT]) ;; *) echo "kurabe: open $above"; exit ;; esac
+done
 mkdir -p "$bin"
 shut "$bin"
 if ! [ -f "$program" ] || ! is "$program" "$1"; then
@@ -96,6 +101,8 @@ const COPY_MAX: Duration = Duration::from_secs(600);
 const LIVE_INTERVAL: Duration = Duration::from_secs(20);
 /// How long ssh may take to end once its connection did.
 const END_GRACE: Duration = Duration::from_secs(5);
+/// Most bytes of facts about a machine that are kept: dozens of times what one has.
+const FACTS_BYTES_MAX: usize = 1 << 20;
 /// Lines of ssh's complaint that are kept, and how much of each.
 const COMPLAINT_LINES: usize = 4;
 const COMPLAINT_BYTES: u64 = 400;
@@ -127,7 +134,10 @@ pub struct Host {
     to: String,
     ssh: Child,
     /// Until there is nothing more to ask.
+    /// Until kurabe runs there.
     input: Option<ChildStdin>,
+    /// From then on.
+    speech: Option<Speech>,
     lines: Lines,
     allowance: Allowance,
     complaint: Option<JoinHandle<String>>,
@@ -186,6 +196,7 @@ impl Host {
             name: name.into(),
             to,
             input: ssh.stdin.take(),
+            speech: None,
             ssh,
             lines,
             allowance,
@@ -271,7 +282,10 @@ impl Host {
                     self.input = copying.join().ok();
                     until = Instant::now() + SILENCE_MAX;
                 }
-                "start" => return Ok(()),
+                "start" => {
+                    self.speech = self.input.take().map(Speech::new);
+                    return Ok(());
+                }
                 _ => {}
             }
         }
@@ -299,7 +313,7 @@ impl Host {
                 Err(RecvTimeoutError::Timeout)
                     if self.last_heard.elapsed() > self.silence_max() =>
                 {
-                    self.input = None;
+                    self.speech = None;
                     let _ = self.ssh.kill();
                     let seconds = self.silence_max().as_secs();
                     self.lost = Some(format!("it said nothing for {seconds} s"));
@@ -307,7 +321,7 @@ impl Host {
                 }
                 Err(RecvTimeoutError::Timeout) => continue,
                 Ok((_, Said::End(Some(why)))) => {
-                    self.input = None;
+                    self.speech = None;
                     self.lost = Some(why);
                     continue;
                 }
@@ -334,7 +348,7 @@ impl Host {
                     }
                 }
                 Err(error) => {
-                    self.input = None;
+                    self.speech = None;
                     self.lost = Some(format!("something unexpected came ({error})"));
                 }
             }
@@ -349,9 +363,9 @@ impl Host {
     /// Says something to the other side. One that is gone hears nothing; the end of its output says so.
     fn say(&mut self, ask: &Ask) {
         self.last_said = Instant::now();
-        let Some(input) = &mut self.input else { return };
-        let text = serde_json::to_string(ask).expect("a request has a JSON form");
-        let _ = writeln!(input, "{text}").and_then(|()| input.flush());
+        if let Some(speech) = &self.speech {
+            speech.say(serde_json::to_string(ask).expect("a request has a JSON form"));
+        }
     }
 
     /// Asks the other side to stop, and leaves it to itself when it does not.
@@ -368,7 +382,7 @@ impl Host {
 
     /// Closes ssh's input, waits for its end and kills it when that does not come; how it ended.
     fn end_ssh(&mut self, grace: Duration) -> Option<ExitStatus> {
-        self.input = None;
+        (self.input, self.speech) = (None, None);
         let until = Instant::now() + grace;
         while matches!(self.ssh.try_wait(), Ok(None)) && Instant::now() < until {
             // What it still says is taken, so that it can end.
@@ -460,19 +474,25 @@ impl Environment for Host {
                 Reply::Prepared { ready } => return Some(*ready),
                 Reply::Note { text } => say(&format!("{name}: {}", foreign(&text))),
                 Reply::Filled { done_bytes, total_bytes } => {
-                    filled(Progress { done_bytes, total_bytes });
+                    filled(Progress { done_bytes: done_bytes.min(total_bytes), total_bytes });
                 }
                 _ => {}
             }
             None
         });
         let mut ready = ready?;
+        let facts_bytes = serde_json::to_string(&ready.facts).map_or(0, |facts| facts.len());
+        if facts_bytes > FACTS_BYTES_MAX {
+            return Err(Failure::refused(format!(
+                "{name} sent {facts_bytes} bytes of facts about itself; at most {FACTS_BYTES_MAX} are taken"
+            )));
+        }
         ready.facts.insert("ssh".into(), json!({ "host": name }));
         Ok(ready)
     }
 
     fn end(&mut self) -> Ended {
-        self.input = None;
+        self.speech = None;
         let ended = self.until(|reply| match reply {
             Reply::Ended { left } => Some(left),
             _ => None,
@@ -557,11 +577,17 @@ impl Drop for Host {
 
 /// Whether a study is the one that was asked for, but for what a machine lacks.
 fn is_part(study: &Study, asked: &Study) -> bool {
+    let asked_baseline = &asked.contenders[asked.baseline];
     let mut asked = asked.clone();
     asked.contenders.retain(|one| study.contenders.contains(one));
     asked.workloads.retain(|one| study.workloads.contains(one));
     asked.left_out.clone_from(&study.left_out);
-    asked.baseline = study.baseline;
+    // The baseline may be another one only where its contender is missing.
+    let baseline = &asked_baseline.label;
+    match asked.contenders.iter().position(|one| one.label == *baseline) {
+        Some(place) => asked.baseline = place,
+        None => asked.baseline = study.baseline,
+    }
     asked == *study && study.baseline < study.contenders.len() && !study.workloads.is_empty()
 }
 

@@ -25,6 +25,8 @@ const FILLING_SEEN: Duration = Duration::from_secs(1);
 
 /// A filling that takes longer is announced.
 const FILLING_LONG: Duration = Duration::from_secs(5);
+/// A filling that would take longer is nothing that anybody waits for; what another machine says may be anything.
+const FILLING_MAX: Duration = Duration::from_secs(10 * 365 * 86_400);
 
 /// What is known so far.
 pub struct Forecast<'a> {
@@ -52,7 +54,8 @@ impl<'a> Forecast<'a> {
             return None;
         }
         let open = fill.total_bytes.saturating_sub(fill.done_bytes) as f64;
-        let rest = took.mul_f64(open / fill.done_bytes as f64);
+        let rest = took.as_secs_f64() * open / fill.done_bytes as f64;
+        let rest = Duration::try_from_secs_f64(rest).ok().filter(|rest| *rest < FILLING_MAX)?;
         self.filling = Some((begun, Some(rest)));
         (left.is_none() && took + rest >= FILLING_LONG).then(|| {
             let device = &self.plan.study.device;

@@ -15,6 +15,8 @@ use crate::statistics::{self, ComparisonOptions, Group, Order, OrderEffect, Turn
 pub(super) struct Primary {
     /// What is compared, and its unit.
     pub(super) metric: (String, Unit),
+    /// The costs that are compared, without what the order of the trials did to them.
+    pub(super) group: Group,
     /// The comparisons, in the study's order without the baseline.
     pub(super) compared: Vec<statistics::Comparison>,
     /// Those that can be chosen and are not the baseline, two by two: a family of their own.
@@ -84,7 +86,7 @@ pub(super) fn primary(
             statistics::wander(&under, &over)
         };
         let wander = group.contenders.iter().map(wander).collect();
-        Primary { metric, compared, direct, effects, wander }
+        Primary { metric, group, compared, direct, effects, wander }
     })
     .collect()
 }

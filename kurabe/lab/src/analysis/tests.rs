@@ -473,13 +473,13 @@ fn the_overhead_is_each_cell_against_the_bare_device() {
     let expected = [("ext4", small), ("ext4", large), ("btrfs", small), ("btrfs", large)];
     assert_eq!(said, expected.map(|(contender, cell)| [contender, "xfs", cell]));
     assert_eq!(found[0].blocks, 4);
-    let [lost, low, high] = found[0].lost_percent().unwrap();
-    assert!((lost - 25.0).abs() < 0.1, "{lost}");
-    assert!(20.0 < low && low < 25.0 && 25.0 < high && high < 30.0, "{low} {high}");
+    let (cost, (low, high)) = (found[0].cost().unwrap(), found[0].cost_ends().unwrap());
+    assert!((cost - 4.0 / 3.0).abs() < 0.001, "{cost}");
+    assert!(1.25 < low && low < 1.33 && 1.34 < high && high < 1.43, "{low} {high}");
     // Two cells: wider than the interval of one, and still around the estimate.
     let among = super::overhead_among(&plan, &records, &plan.study.workloads[0].name);
-    let [same, lower, higher] = among[0].lost_percent().unwrap();
-    assert!(same == lost && lower < low && high < higher && higher < 30.0, "{lower} {higher}");
+    let (same, (lower, higher)) = (among[0].cost().unwrap(), among[0].cost_ends().unwrap());
+    assert!(same == cost && lower < low && high < higher && higher < 1.43, "{lower} {higher}");
     // Below three pairs there is no number, with other trials beside them and without.
     let of_blocks = |ext4: u32, raw: u32| {
         let mut few = records.clone();
@@ -490,10 +490,10 @@ fn the_overhead_is_each_cell_against_the_bare_device() {
     };
     for (ext4, raw) in [(1, 1), (1, 2), (2, 2)] {
         let withheld = of_blocks(ext4, raw);
-        assert_eq!((withheld.blocks as u32, withheld.lost_percent()), (ext4, None));
+        assert_eq!((withheld.blocks as u32, withheld.cost_ends()), (ext4, None));
     }
-    let [kept, ..] = of_blocks(3, 4).lost_percent().unwrap();
-    assert!((kept - 25.0).abs() < 1.0, "{kept}");
-    // Twice as many operations: 100 % of the bare device's more.
-    assert!((found[2].lost_percent().unwrap()[0] + 100.0).abs() < 1e-6);
+    let kept = of_blocks(3, 4).cost().unwrap();
+    assert!((kept - 4.0 / 3.0).abs() < 0.02, "{kept}");
+    // Twice as many operations.
+    assert!((found[2].cost().unwrap() - 0.5).abs() < 1e-6);
 }

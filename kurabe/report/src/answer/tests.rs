@@ -320,7 +320,10 @@ fn several_loads_have_one_overview_and_a_line_each() {
         "{shown}"
     );
     assert_eq!(shown.matches("95 % confidence").count(), 1, "{shown}");
-    assert!(shown.lines().count() < 26, "{shown}");
+    // All workloads together, in a sentence and in the table.
+    assert!(shown.contains("  Geometric mean of all 3 workloads: xfs costs 1."), "{shown}");
+    assert_eq!(row(&shown, "geometric mean")[1], "1", "{shown}");
+    assert!(shown.lines().count() < 29, "{shown}");
 }
 
 #[test]

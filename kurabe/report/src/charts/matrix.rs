@@ -1,5 +1,5 @@
-//! The fio matrix: how many percent fewer operations a second each cell did than the bare device. As
-//! a map and as curves by block size, as the flash study drew it.
+//! The fio matrix: what each cell costs relative to the bare device. As a map and as curves by block size, as the
+//! flash study drew it.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use lab::analysis::{Comparison, WorkloadAnalysis};
 use lab::load::{Axes, BLOCK_SIZE_AXIS, DEPTH_AXIS, ENGINE_AXIS, OPERATION_AXIS};
 use lab::quantity::size_text;
 use lab::statistics::BOUND_MAX;
-use lab::words::loss_interval;
+use lab::words::{ratio, ratio_with_interval};
 
 use super::View;
 use crate::chart::{self, Axis, Chart, Guide, Point, Tick};
@@ -17,30 +17,26 @@ use crate::svg::Place;
 use crate::table::{Cell, Table};
 use crate::text::{counted, distinct, plain};
 
-/// Loss in percent that gets the full colour: half of the bare device's operations.
-const FULL_COLOUR_PERCENT: f64 = 50.0;
-
 /// A contender against the bare device in a cell.
-struct Lost<'a> {
+struct Against<'a> {
     compared: &'a Comparison,
     /// What its row is called.
     row: String,
     size_bytes: u64,
-    /// How many percent fewer operations, and the ends of the interval.
-    percent: Option<[f64; 3]>,
+    /// The cost, and the ends of its interval. None of single rounds: one busy moment would make it anything.
+    cost: Option<(f64, (f64, f64))>,
 }
 
-impl Lost<'_> {
+impl Against<'_> {
     /// Whether the interval leaves no doubt that the cell differs from the bare device's.
     fn is_decided(&self) -> bool {
-        self.percent.is_some_and(|[_, low, high]| low > 0.0 || high < 0.0)
+        self.cost.is_some_and(|(_, (low, high))| low > 1.0 || high < 1.0)
     }
 
-    /// How many percent more or fewer operations it has at the most, where that is no more than
-    /// [`BOUND_MAX`]: whole percent.
+    /// How far from 1 the cost is at most, in whole percent, where that is no more than [`BOUND_MAX`].
     fn bound(&self) -> Option<f64> {
-        let [_, low, high] = self.percent?;
-        let most = low.abs().max(high.abs()).ceil();
+        let (_, (low, high)) = self.cost?;
+        let most = (100.0 * (high - 1.0).max(low.recip() - 1.0)).ceil();
         (most <= 100.0 * BOUND_MAX).then_some(most)
     }
 
@@ -51,26 +47,35 @@ impl Lost<'_> {
 }
 
 /// The cells of all contenders; none for another load, and where the bare device is no contender.
-fn matrix(workload: &WorkloadAnalysis) -> Vec<Lost<'_>> {
+fn matrix(workload: &WorkloadAnalysis) -> Vec<Against<'_>> {
     let cells = workload.overhead.iter().filter_map(|compared| {
         let axes = workload.axes(&compared.metric)?;
         let size_bytes = axes.get(BLOCK_SIZE_AXIS)?.parse().ok()?;
-        Some(Lost { compared, row: row_name(axes), size_bytes, percent: compared.lost_percent() })
+        let cost = compared.cost().zip(compared.cost_ends());
+        Some(Against { compared, row: row_name(axes), size_bytes, cost })
     });
     cells.collect()
 }
 
 /// The block sizes, from the smallest.
-fn sizes(cells: &[Lost<'_>]) -> Vec<u64> {
+fn sizes(cells: &[Against<'_>]) -> Vec<u64> {
     let sizes: BTreeSet<u64> = cells.iter().map(|one| one.size_bytes).collect();
     sizes.into_iter().collect()
 }
 
-fn of_contender<'a>(cells: &'a [Lost<'a>], label: &str) -> impl Iterator<Item = &'a Lost<'a>> {
+fn of_contender<'a>(
+    cells: &'a [Against<'a>],
+    label: &str,
+) -> impl Iterator<Item = &'a Against<'a>> {
     cells.iter().filter(move |one| one.compared.contender == label)
 }
 
-fn cell_at<'a>(cells: &'a [Lost<'a>], label: &str, row: &str, size: u64) -> Option<&'a Lost<'a>> {
+fn cell_at<'a>(
+    cells: &'a [Against<'a>],
+    label: &str,
+    row: &str,
+    size: u64,
+) -> Option<&'a Against<'a>> {
     of_contender(cells, label).find(|one| one.size_bytes == size && one.row == row)
 }
 
@@ -84,14 +89,14 @@ pub fn maps(view: &View<'_>) -> Vec<HeatMap> {
     if let [size] = sizes[..] {
         let columns: Vec<Column<'_>> =
             labels.iter().map(|label| (label.to_string(), *label, size)).collect();
-        let title = format!("Overhead against {raw}, %: blocks of {}", size_text(size));
+        let title = format!("Cost relative to {raw}: blocks of {}", size_text(size));
         let said = labels.iter().map(|label| format!("{label}: {}", summary(&cells, label)));
         let says = said.collect::<Vec<_>>().join(" ");
         return vec![map(view.id("map-0"), [title, says], "contender", &cells, columns)];
     }
     let of_label = |(index, label): (usize, &&str)| {
         let columns = sizes.iter().map(|size| (size_text(*size), *label, *size)).collect();
-        let title = format!("Overhead of {label} against {raw}, %");
+        let title = format!("Cost of {label} relative to {raw}");
         let id = view.id(&format!("map-{index}"));
         map(id, [title, summary(&cells, label)], "block size", &cells, columns)
     };
@@ -106,12 +111,12 @@ fn map(
     id: String,
     [title, says]: [String; 2],
     column_title: &str,
-    all: &[Lost<'_>],
+    all: &[Against<'_>],
     columns: Vec<Column<'_>>,
 ) -> HeatMap {
     let raw = &all[0].compared.baseline;
     let rows = distinct(all.iter().map(|one| one.row.clone()));
-    let mut numbers = Table::new(&["cell", column_title, "overhead, %", "from", "to", "rounds"]);
+    let mut numbers = Table::new(&["cell", column_title, "cost", "from", "to", "rounds"]);
     let mut cells = Vec::new();
     for row in &rows {
         let mut line = Vec::new();
@@ -119,11 +124,10 @@ fn map(
             line.push(cell_at(all, label, row, *size).map(|entry| {
                 numbers.rows.push(numbers_of(entry, [row, head]));
                 HeatCell {
-                    value: entry.percent.map_or(0.0, |[percent, ..]| percent),
-                    // Plus zero, so that a little less than nothing is not a negative zero.
-                    text: match (entry.percent.filter(|_| entry.is_decided()), entry.bound()) {
-                        (Some([percent, ..]), _) => format!("{:.0}", percent.round() + 0.0),
-                        (None, Some(bound)) => format!("±{bound:.0}"),
+                    cost: entry.cost.map_or(1.0, |(cost, _)| cost),
+                    text: match (entry.cost.filter(|_| entry.is_decided()), entry.bound()) {
+                        (Some((cost, _)), _) => ratio(cost),
+                        (None, Some(bound)) => format!("±{bound:.0} %"),
                         (None, None) => "?".into(),
                     },
                     decided: entry.is_decided(),
@@ -141,53 +145,46 @@ fn map(
         columns: columns.into_iter().map(|(head, ..)| head).collect(),
         rows,
         cells,
-        full: FULL_COLOUR_PERCENT,
-        signs: (format!("fewer than {raw}"), format!("more operations than {raw}")),
+        signs: (format!("slower than {raw}"), format!("faster than {raw}")),
         numbers,
     }
 }
 
-/// `12.3 % fewer operations a second than raw, between 10.1 % and 14.5 %, 5 blocks`.
-fn in_words(entry: &Lost<'_>) -> String {
-    let Some([percent, low, high]) = entry.percent else {
+/// `cost 1.140 (1.112 to 1.170) relative to raw, 5 rounds`.
+fn in_words(entry: &Against<'_>) -> String {
+    let Some((cost, ends)) = entry.cost else {
         return format!("not shown: {}", too_few_explained());
     };
-    let interval = loss_interval((low, high));
     let decided = if entry.is_open() { ", inconclusive" } else { "" };
-    let blocks = counted(entry.compared.blocks, "block");
-    format!("{}, interval {interval}, {blocks}{decided}", less_or_more(entry, percent))
+    let rounds = counted(entry.compared.blocks, "round");
+    let cost = ratio_with_interval(cost, Some(ends));
+    format!("cost {cost} relative to {}, {rounds}{decided}", entry.compared.baseline)
 }
 
-fn less_or_more(entry: &Lost<'_>, percent: f64) -> String {
-    let word = if percent < 0.0 { "more" } else { "fewer" };
-    format!("{:.1} % {word} operations a second than {}", percent.abs(), entry.compared.baseline)
-}
-
-/// The cell in which a contender lost most, the one in which it gained most, and how many are decided
-/// at all.
-fn summary(all: &[Lost<'_>], label: &str) -> String {
+/// The highest and the lowest cost of a contender that is certain, and how many cells are decided at all.
+fn summary(all: &[Against<'_>], label: &str) -> String {
     let decided = || of_contender(all, label).filter(|one| one.is_decided());
-    let known = || decided().filter_map(|one| Some((one.percent?[0], one)));
+    let known = || decided().filter_map(|one| Some((one.cost?.0, one)));
+    let by_cost = |one: &(f64, _), other: &(f64, _)| one.0.total_cmp(&other.0);
     let ends = [
-        known().max_by(|one, other| one.0.total_cmp(&other.0)).filter(|(lost, _)| *lost > 0.0),
-        known().min_by(|one, other| one.0.total_cmp(&other.0)).filter(|(lost, _)| *lost < 0.0),
+        ("highest cost", known().max_by(by_cost).filter(|(cost, _)| *cost > 1.0)),
+        ("lowest cost", known().min_by(by_cost).filter(|(cost, _)| *cost < 1.0)),
     ];
     let (some, all) = (decided().count(), of_contender(all, label).count());
     let mut said = format!("Decided: {some} of {all} cells");
-    for (place, (percent, entry)) in ends.into_iter().flatten().enumerate() {
+    for (name, (cost, entry)) in ends.into_iter().filter_map(|(name, end)| Some((name, end?))) {
         let size = size_text(entry.size_bytes);
-        said.push_str(if place == 0 { "; the outermost: " } else { ", and " });
-        said.push_str(&format!("{} ({}, {size})", less_or_more(entry, percent), entry.row));
+        said.push_str(&format!("; {name}: {} ({}, {size})", ratio(cost), entry.row));
     }
     said + "."
 }
 
-/// A row of a table: where a cell lies, its overhead with the interval, and its blocks.
-fn numbers_of(entry: &Lost<'_>, heads: [&str; 2]) -> Vec<Cell> {
-    let numbers = [0, 1, 2].map(|place| entry.percent.map(|percent| percent[place]));
-    let numbers = numbers.map(|value| Cell::maybe(value, |value| format!("{value:.1}")));
-    let blocks = Cell::whole(entry.compared.blocks as u64);
-    heads.map(Cell::from).into_iter().chain(numbers).chain([blocks]).collect()
+/// A row of a table: where a cell lies, its cost with the interval, and its rounds.
+fn numbers_of(entry: &Against<'_>, heads: [&str; 2]) -> Vec<Cell> {
+    let numbers = entry.cost.map(|(cost, (low, high))| [cost, low, high]);
+    let numbers = [0, 1, 2].map(|place| Cell::maybe(numbers.map(|all| all[place]), ratio));
+    let rounds = Cell::whole(entry.compared.blocks as u64);
+    heads.map(Cell::from).into_iter().chain(numbers).chain([rounds]).collect()
 }
 
 /// `randread, one by one (psync)`, `randrw 70/30, queue of 32 (libaio)`.
@@ -206,7 +203,7 @@ pub fn explained(workload: &WorkloadAnalysis) -> String {
     let cells = matrix(workload);
     let open = cells.iter().filter(|one| one.is_open()).count();
     format!(
-        "Operations a second lost against {raw}, in %; below 0: faster than {raw}; ±9: within 9 % of it; ?: inconclusive ({open} of {} cells), 95 % confidence for each cell.",
+        "Cost relative to {raw}, 95 % confidence for each cell; ±9 %: not more than 9 % apart; ?: inconclusive ({open} of {} cells).",
         cells.len()
     )
 }
@@ -230,15 +227,14 @@ pub fn curves(view: &View<'_>) -> Vec<Chart> {
 
 fn curve(
     view: &View<'_>,
-    cells: &[Lost<'_>],
+    cells: &[Against<'_>],
     sizes: &[u64],
     row: &str,
     index: usize,
 ) -> Option<Chart> {
     let raw = &cells.first()?.compared.baseline;
     let (mut series, mut decided, mut all) = (Vec::new(), 0, 0);
-    let mut numbers =
-        Table::new(&["contender", "block size", "overhead, %", "from", "to", "rounds"]);
+    let mut numbers = Table::new(&["contender", "block size", "cost", "from", "to", "rounds"]);
     for (key, contender) in view.analysis.contenders.iter().enumerate() {
         let label = contender.label.as_str();
         let mut points = Vec::new();
@@ -247,11 +243,8 @@ fn curve(
             let size = size_text(*size);
             numbers.rows.push(numbers_of(entry, [label, &size]));
             let words = format!("{label}, {size}: {}", in_words(entry));
-            let point = |ratio| {
-                let cost = entry.compared.cost_of(ratio);
-                (Point::at(place as f64, cost, words), entry.is_decided())
-            };
-            points.extend(entry.compared.ratio.filter(|_| entry.percent.is_some()).map(point));
+            let point = |(cost, _)| (Point::at(place as f64, cost, words), entry.is_decided());
+            points.extend(entry.cost.map(point));
         }
         decided += points.iter().filter(|one| one.1).count();
         all += points.len();
