@@ -1,5 +1,5 @@
-//! Where a study is carried out: this machine, a guest for each trial, or another machine over ssh,
-//! one file each.
+//! Where a study is carried out: this machine, a guest for each trial, another machine over ssh, or several of them
+//! as nodes, one file each.
 //!
 //! The session knows the trait alone. Invariants: [`Environment::examine`] touches nothing;
 //! whatever ends it, what an environment took is given back, or named by [`Environment::end`].
@@ -26,6 +26,7 @@ mod guest;
 pub mod images;
 mod left_out;
 mod lines;
+mod machines;
 mod nodes;
 mod preflight;
 pub mod processes;
@@ -73,8 +74,10 @@ pub fn of(study: &Study) -> Result<Box<dyn Environment>, Failure> {
             "contender '{label}' runs in another environment than the first"
         )));
     }
-    if let Some(host) = study.host() {
-        return Ok(Box::new(ssh::Host::connect(host, &study.output)?));
+    match study.hosts() {
+        [] => {}
+        [host] => return Ok(Box::new(ssh::Host::connect(host, &study.output)?)),
+        hosts => return Ok(Box::new(machines::Machines::connect(hosts, &study.output)?)),
     }
     Ok(if study.contenders.iter().any(|contender| contender.environment.guest().is_some()) {
         Box::<guest::Guests>::default()

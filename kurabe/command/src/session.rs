@@ -123,9 +123,11 @@ impl Session {
             (least, most) if least == most => format!("{least} rounds"),
             (least, most) => format!("{least} to {most} rounds"),
         };
-        let mut device =
-            if needs_device(study) { format!(" on {}", study.device) } else { String::new() };
-        device.extend(study.host().map(|host| format!(" of {host}")));
+        let device = match study.hosts().first() {
+            _ if !needs_device(study) => String::new(),
+            Some(host) => format!(" on {} of {host}", study.device),
+            None => format!(" on {}", study.device),
+        };
         let user = study.user.as_ref().map_or(String::new(), |user| format!(" as user {user}"));
         format!(
             "{}: {} under {}{user}{device}, {blocks}, seed {}",

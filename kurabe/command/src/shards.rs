@@ -63,7 +63,7 @@ pub fn shard(args: &ShardArgs) -> Result<u8, Failure> {
             "--runs: shards divide the rounds of a study; write --rounds, the number for all shards together",
         ));
     }
-    if study.host().is_some() {
+    if !study.hosts().is_empty() {
         return Err(Failure::refused(
             "--on ssh: a shard is run by the machine that is to be measured; leave --on out, and start 'kurabe run SHARD' there",
         ));

@@ -24,6 +24,11 @@ impl There {
     /// `path` goes before that machine's PATH, and `prepared` is done first, in a shell, where nobody
     /// else sees what it mounts. The machine knows itself where its things lie, as `$own`.
     fn start(path: &str, prepared: &str) -> Option<There> {
+        There::start_at("127.0.0.1", path, prepared)
+    }
+
+    /// The same, at another address of the loopback interface.
+    fn start_at(address: &str, path: &str, prepared: &str) -> Option<There> {
         let (true, Some(ssh), Some(sshd)) = (root(), tool("ssh"), tool("sshd")) else {
             return None;
         };
@@ -37,7 +42,7 @@ impl There {
             assert!(made.unwrap().success());
         }
         // Free a moment ago, and nobody else's but by chance.
-        let free = TcpListener::bind("127.0.0.1:0").unwrap();
+        let free = TcpListener::bind((address, 0)).unwrap();
         let port = free.local_addr().unwrap().port();
         drop(free);
         let (home, own) = (site.home().display(), site.own());
@@ -45,7 +50,7 @@ impl There {
         write(
             "sshd_config",
             format!(
-                "ListenAddress 127.0.0.1\nPort {port}\nHostKey {home}/host\nPidFile none\n\
+                "ListenAddress {address}\nPort {port}\nHostKey {home}/host\nPidFile none\n\
                  AuthorizedKeysFile {home}/key.pub\nStrictModes no\nPermitRootLogin yes\n\
                  PasswordAuthentication no\nKbdInteractiveAuthentication no\nUsePAM no\n\
                  SetEnv KURABE_HOME={} KURABE_TEST_SITE={home} PATH={path}/usr/bin:/bin:/usr/sbin:/sbin\n",
@@ -53,11 +58,11 @@ impl There {
             ),
         );
         let key = fs::read_to_string(file("host.pub")).unwrap();
-        write("known", format!("[127.0.0.1]:{port} {key}"));
+        write("known", format!("[{address}]:{port} {key}"));
         write(
             "ssh_config",
             format!(
-                "Host box\nHostName 127.0.0.1\nPort {port}\nUser root\nIdentityFile {home}/key\n\
+                "Host box\nHostName {address}\nPort {port}\nUser root\nIdentityFile {home}/key\n\
                  IdentitiesOnly yes\nUserKnownHostsFile {home}/known\n"
             ),
         );
@@ -416,4 +421,102 @@ fn whatever_ends_the_connection_everything_is_given_back_on_both_sides() {
     running.reap();
     there.expect_nothing_left();
     near.run(&["clean"]).expect(0);
+}
+
+/// Two machines, `a` and `b`, and a directory that both have mounted.
+struct Two {
+    both: [There; 2],
+    near: Site,
+    common: PathBuf,
+}
+
+impl Two {
+    fn start() -> Option<Two> {
+        let both = [There::start_at("127.0.0.1", "", "")?, There::start_at("127.0.0.2", "", "")?];
+        let near = Site::new();
+        let homes = both.each_ref().map(|there| there.site.home().display().to_string());
+        let script = format!(
+            "case \"$*\" in *' a '*) home={}; name=a;; *) home={}; name=b;; esac\n\
+             sed \"s/^Host box/Host $name/\" <$home/ssh_config >$home/config-$name\n\
+             exec /usr/bin/ssh -F $home/config-$name \"$@\"",
+            homes[0], homes[1]
+        );
+        program(&near.home().join("bin"), "ssh", &script);
+        let common = near.home().join("common");
+        fs::create_dir(&common).unwrap();
+        Some(Two { both, near, common })
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = self.near.kurabe(words);
+        let path = std::env::var("PATH").unwrap();
+        command.env("PATH", format!("{}:{path}", self.near.home().join("bin").display()));
+        command
+    }
+
+    fn contender(&self) -> String {
+        format!("d: dir:{} on ssh:a,ssh:b", self.common.display())
+    }
+
+    #[track_caller]
+    fn expect_nothing_left(&self) {
+        self.both.iter().for_each(There::expect_nothing_left);
+        self.near.expect_nothing_left();
+        assert_eq!(fs::read_dir(&self.common).unwrap().count(), 0);
+    }
+}
+
+#[test]
+fn two_machines_that_have_one_directory_are_two_nodes() {
+    let Some(two) = Two::start() else { return };
+    let result = || drop(fs::remove_dir_all(two.near.work().join("result")));
+    // Each waits for what the other one writes, so both run at the same time.
+    let load = "echo $KURABE_NODE of $KURABE_NODES >x; other=../node$((3 - KURABE_NODE))/x; \
+        while ! [ -s $other ]; do sleep 0.01; done; read number rest <$other; \
+        [ $number = $((3 - KURABE_NODE)) ] && [ \"$rest\" = 'of 2' ] && [ $KURABE_ADDRESSES = 127.0.0.1,127.0.0.2 ]";
+    let words =
+        ["compare", &*two.contender(), "--runs", "2", "--out", "result", "--", "sh", "-c", load];
+    two.near.finish(two.command(&words)).expect(0);
+    let records = two.near.records();
+    assert_eq!(kinds(&records), ["completed"; 2]);
+    for record in &records {
+        assert_eq!(record["nodes"].as_array().unwrap().len(), 2);
+        assert!(record["nodes"][1]["run_ns"].as_u64().unwrap() > 0);
+    }
+    assert_eq!(two.near.json("facts.json")["ssh"]["hosts"], serde_json::json!(["a", "b"]));
+    two.expect_nothing_left();
+    result();
+
+    let words = ["coherence", &*two.contender(), "--questions", "45", "--out", "result"];
+    let ran = two.near.finish(two.command(&words)).expect(0);
+    assert!(ran.stdout.contains("No control was asked"), "{}", ran.stdout);
+    let records = two.near.records();
+    let checks = records[0]["checks"].as_array().unwrap();
+    assert_eq!(checks.len(), 15);
+    for check in checks {
+        assert_eq!((&check["tried"], &check["violated"]), (&3.into(), &0.into()), "{check}");
+    }
+    two.expect_nothing_left();
+    result();
+
+    // A node whose workload fails is named, and the other one stops.
+    let load = "test $KURABE_NODE = 1 || exit 7; sleep 1000";
+    let words =
+        ["compare", &*two.contender(), "--runs", "1", "--out", "result", "--", "sh", "-c", load];
+    two.near.finish(two.command(&words)).expect(1).says(&["node 2 (b): "]);
+    two.expect_nothing_left();
+    result();
+
+    // So is one that disappears.
+    let begun = two.near.home().join("begun");
+    let load = format!("touch {}-$KURABE_NODE; sleep 1000", begun.display());
+    let words =
+        ["compare", &*two.contender(), "--runs", "2", "--out", "result", "--", "sh", "-c", &load];
+    let running = two.near.start(two.command(&words));
+    let file = |node| PathBuf::from(format!("{}-{node}", begun.display()));
+    wait_until("both run", || file(1).exists() && file(2).exists());
+    two.both[1].cut();
+    running.finish().expect(1).says(&["node 2 (b): the connection to b was lost", "Go on by"]);
+    assert_eq!(two.near.records().len(), 1);
+    two.expect_nothing_left();
 }

@@ -208,6 +208,11 @@ impl Contender {
             [rest @ .., on, nodes, guest] if on == "on" && is_count(nodes) && !rest.is_empty() => {
                 (rest, Some(Environment::parse(&format!("{nodes} {guest}")).map_err(fail)?))
             }
+            [rest @ .., on, hosts, last]
+                if on == "on" && last == SAME_FILES && !rest.is_empty() =>
+            {
+                (rest, Some(Environment::parse(&format!("{hosts} {last}")).map_err(fail)?))
+            }
             [rest @ .., on, environment] if on == "on" && !rest.is_empty() => {
                 (rest, Some(Environment::parse(environment).map_err(fail)?))
             }
@@ -247,9 +252,11 @@ impl Contender {
             let names = Known::names(known);
             return Err(fail(unknown("file system is called", &written.to_string(), &names)));
         };
-        if is_directory && (layers.len() > 1 || on.is_some() || aged.is_some()) {
+        let environment = on.unwrap_or_default();
+        if is_directory && (layers.len() > 1 || aged.is_some() || !can_have_directory(&environment))
+        {
             return Err(fail(
-                "a dir: contender is a directory of this machine as it is; leave 'over', 'aged' and 'on' out"
+                "a dir: contender is a directory of this machine as it is; leave 'over', 'aged' and 'on' out, or write on ssh:a,ssh:b for one that several machines have mounted"
                     .into(),
             ));
         }
@@ -262,7 +269,6 @@ impl Contender {
             Some(label) => label.to_string(),
             None => rest.split_whitespace().collect::<Vec<_>>().join(" "),
         };
-        let environment = on.unwrap_or_default();
         let contender =
             Contender { label: name::of(&label), store, layers, above, aged, environment };
         file_system.check_options(&contender).map_err(fail)?;
@@ -349,6 +355,11 @@ impl Contender {
         }
         stack
     }
+}
+
+/// Whether a directory that is there already can be a contender there.
+fn can_have_directory(environment: &Environment) -> bool {
+    environment.is_this_machine() || environment.has_common_directory()
 }
 
 /// Takes the store off the top of a stack that has one.
@@ -519,7 +530,10 @@ mod tests {
         for host in ["box", "root@box.example", "//root@[fe80::1%eth0]:2222", "10.0.0.1"] {
             let contender = parse(&format!("a: xfs on ssh:{host}"));
             assert_eq!(
-                (contender.environment.host(), contender.environment.guest()),
+                (
+                    contender.environment.hosts().first().map(String::as_str),
+                    contender.environment.guest()
+                ),
                 (Some(host), None)
             );
             assert_eq!(parse(&contender.notation()), contender);

@@ -23,6 +23,14 @@ pub enum Environment {
     },
     /// Another machine, as ssh(1) is told it.
     Ssh(String),
+    /// Several other machines that have the contender's directory mounted, each a node.
+    Hosts {
+        /// As ssh(1) is told them.
+        hosts: Vec<String>,
+        /// As of guests.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        same_files: bool,
+    },
 }
 
 /// What the notation of another machine begins with.
@@ -31,11 +39,11 @@ const SSH: &str = "ssh:";
 /// What follows on several guests that work on the same files.
 pub(crate) const SAME_FILES: &str = "same-files";
 
-/// Guests on one disk, at most: each has memory and processors of its own.
+/// Nodes of one contender, at most: each guest has memory and processors of its own.
 const NODES_MAX: u32 = 8;
 
 impl Environment {
-    /// Reads what follows `on`: `ssh:HOST`, a guest, or `N GUEST [same-files]`.
+    /// Reads what follows `on`: `ssh:HOST`, `ssh:HOST,ssh:HOST [same-files]`, a guest, or `N GUEST [same-files]`.
     pub fn parse(text: &str) -> Result<Environment, String> {
         if let Some((count, guest)) = text.split_once(' ').filter(|(count, _)| is_count(count)) {
             let files = guest.rsplit_once(' ').filter(|(_, last)| *last == SAME_FILES);
@@ -44,15 +52,45 @@ impl Environment {
                 (Ok(nodes), false) if (2..=NODES_MAX).contains(&nodes) => {
                     Ok(Environment::Guests { guest: guest.into(), nodes, same_files })
                 }
-                (_, true) => Err(format!("'{text}': several nodes are guests; write 2 debian")),
+                (_, true) => {
+                    Err(format!("'{text}': machines are named one by one; write ssh:a,ssh:b"))
+                }
                 _ => Err(format!(
                     "'{text}': several nodes are 2 to {NODES_MAX}; leave the number out for one"
                 )),
             };
         }
+        let (hosts, same_files) = match text.rsplit_once(' ') {
+            Some((hosts, last)) if last == SAME_FILES => (hosts, true),
+            _ => (text, false),
+        };
+        if hosts.starts_with(SSH) && (hosts.contains(',') || same_files) {
+            return Environment::of_hosts(hosts, same_files);
+        }
         match text.strip_prefix(SSH) {
             None => Ok(Environment::Guest(text.into())),
             Some(host) => check_host(host).map(|()| Environment::Ssh(host.into())),
+        }
+    }
+
+    /// Several machines, by their notation.
+    fn of_hosts(text: &str, same_files: bool) -> Result<Environment, String> {
+        let mut hosts: Vec<String> = Vec::new();
+        for part in text.split(',') {
+            let Some(host) = part.strip_prefix(SSH) else {
+                return Err(format!("'{part}' is no machine; write {SSH}{part}"));
+            };
+            check_host(host)?;
+            if hosts.iter().any(|other| other == host) {
+                return Err(format!("'{text}': {host} is there twice; each node is a machine"));
+            }
+            hosts.push(host.into());
+        }
+        match hosts.len() {
+            2.. if hosts.len() <= NODES_MAX as usize => {
+                Ok(Environment::Hosts { hosts, same_files })
+            }
+            _ => Err(format!("'{text}': several nodes are 2 to {NODES_MAX}; write ssh:a,ssh:b")),
         }
     }
 
@@ -65,6 +103,11 @@ impl Environment {
                 [nodes.to_string(), guest.clone()].into_iter().chain(files).collect()
             }
             Environment::Ssh(host) => vec![format!("{SSH}{host}")],
+            Environment::Hosts { hosts, same_files } => {
+                let hosts: Vec<String> = hosts.iter().map(|host| format!("{SSH}{host}")).collect();
+                let files = same_files.then(|| SAME_FILES.to_string());
+                std::iter::once(hosts.join(",")).chain(files).collect()
+            }
             Environment::ThisMachine => Vec::new(),
         }
     }
@@ -74,6 +117,7 @@ impl Environment {
         match self {
             Environment::Guest(_) | Environment::Guests { .. } => "in a guest".into(),
             Environment::Ssh(host) => format!("on {host}"),
+            Environment::Hosts { hosts, .. } => format!("on {}", hosts.join(" and ")),
             Environment::ThisMachine => "on this machine".into(),
         }
     }
@@ -87,29 +131,51 @@ impl Environment {
     pub fn guest(&self) -> Option<&str> {
         match self {
             Environment::Guest(guest) | Environment::Guests { guest, .. } => Some(guest),
-            Environment::ThisMachine | Environment::Ssh(_) => None,
+            Environment::ThisMachine | Environment::Ssh(_) | Environment::Hosts { .. } => None,
         }
     }
 
     /// Whether several nodes work on the same files.
     pub fn same_files(&self) -> bool {
-        matches!(self, Environment::Guests { same_files: true, .. })
+        matches!(
+            self,
+            Environment::Guests { same_files: true, .. }
+                | Environment::Hosts { same_files: true, .. }
+        )
+    }
+
+    /// Has several nodes work on the same files; false where there is one.
+    pub fn share_files(&mut self) -> bool {
+        match self {
+            Environment::Guests { same_files, .. } | Environment::Hosts { same_files, .. } => {
+                *same_files = true;
+                true
+            }
+            Environment::ThisMachine | Environment::Guest(_) | Environment::Ssh(_) => false,
+        }
     }
 
     /// How many nodes mount the contender.
     pub fn nodes(&self) -> u32 {
         match self {
             Environment::Guests { nodes, .. } => *nodes,
+            Environment::Hosts { hosts, .. } => hosts.len() as u32,
             Environment::ThisMachine | Environment::Guest(_) | Environment::Ssh(_) => 1,
         }
     }
 
-    /// The other machine.
-    pub fn host(&self) -> Option<&str> {
+    /// The other machines; none where it is on this one.
+    pub fn hosts(&self) -> &[String] {
         match self {
-            Environment::Ssh(host) => Some(host),
-            Environment::ThisMachine | Environment::Guest(_) | Environment::Guests { .. } => None,
+            Environment::Ssh(host) => std::slice::from_ref(host),
+            Environment::Hosts { hosts, .. } => hosts,
+            Environment::ThisMachine | Environment::Guest(_) | Environment::Guests { .. } => &[],
         }
+    }
+
+    /// Whether it is several machines that are there already, whose common directory is a contender.
+    pub fn has_common_directory(&self) -> bool {
+        matches!(self, Environment::Hosts { .. })
     }
 }
 
@@ -169,7 +235,7 @@ mod tests {
     #[test]
     fn a_number_before_a_guest_is_that_of_nodes() {
         let two = Environment::parse("2 debian").unwrap();
-        assert_eq!((two.guest(), two.nodes(), two.host()), (Some("debian"), 2, None));
+        assert_eq!((two.guest(), two.nodes(), two.hosts().len()), (Some("debian"), 2, 0));
         assert!(!two.same_files() && !serde_json::to_string(&two).unwrap().contains("same"));
         let same = Environment::parse("2 debian same-files").unwrap();
         assert_eq!((same.guest(), same.nodes(), same.same_files()), (Some("debian"), 2, true));
@@ -179,7 +245,27 @@ mod tests {
             let said = Environment::parse(text).unwrap_err();
             assert!(said.contains("2 to 8; leave the number out for one"), "{said}");
         }
-        assert!(Environment::parse("2 ssh:box").unwrap_err().contains("several nodes are guests"));
+        assert!(Environment::parse("2 ssh:box").unwrap_err().contains("write ssh:a,ssh:b"));
+    }
+
+    #[test]
+    fn several_machines_are_named_one_by_one() {
+        let two = Environment::parse("ssh:a,ssh:joe@b").unwrap();
+        assert_eq!((two.hosts().join(" "), two.nodes()), ("a joe@b".into(), 2));
+        assert_eq!((two.words(), two.same_files()), ("on a and joe@b".into(), false));
+        let mut same = Environment::parse("ssh:a,ssh:joe@b same-files").unwrap();
+        assert!(same.same_files() && same.on() == ["ssh:a,ssh:joe@b", "same-files"]);
+        assert_eq!(serde_json::to_string(&two).unwrap(), r#"{"hosts":{"hosts":["a","joe@b"]}}"#);
+        assert!(two != same && same.share_files());
+        for (text, said) in [
+            ("ssh:a,b", "write ssh:b"),
+            ("ssh:a,ssh:-o", "names no machine"),
+            ("ssh:a,ssh:a", "a is there twice"),
+            ("ssh:a same-files", "several nodes are 2 to 8"),
+        ] {
+            let error = Environment::parse(text).expect_err(text);
+            assert!(error.contains(said), "{text}: {error}");
+        }
     }
 
     #[test]

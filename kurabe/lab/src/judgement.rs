@@ -186,7 +186,7 @@ fn violation(workload: &WorkloadAnalysis, label: &str) -> Option<String> {
 fn outcome_of(verdict: CheckVerdict) -> Outcome {
     match verdict {
         CheckVerdict::Held => Outcome::Holds,
-        CheckVerdict::Violated => Outcome::Fails,
+        CheckVerdict::Violated | CheckVerdict::NotPromised => Outcome::Fails,
         CheckVerdict::NotTried => Outcome::Inconclusive,
     }
 }

@@ -168,6 +168,13 @@ pub struct NodeRecord {
     pub boot_ns: Option<u64>,
 }
 
+impl Record {
+    /// Whether a check did not hold that its contender promises.
+    pub fn is_violated(&self) -> bool {
+        self.checks.iter().any(|check| check.verdict() == CheckVerdict::Violated)
+    }
+}
+
 impl NodeRecord {
     /// When it had finished, in ns since the run began on the first node to begin.
     pub fn finished_ns(&self) -> u64 {

@@ -1,6 +1,7 @@
 //! What one trial is told: the interface between the runner and the process that carries a trial
 //! out. A spec is complete: the trial reads no configuration besides it.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -141,7 +142,7 @@ pub struct SideBySide {
 }
 
 /// One of several nodes that have one file system mounted.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Node {
     /// Its number, from 1. The first one makes the file system and checks it.
     pub number: u32,
@@ -149,6 +150,12 @@ pub struct Node {
     pub nodes: u32,
     /// The name of their cluster, another one in each trial.
     pub cluster: String,
+    /// The addresses by which machines know each other, the first node's first; guests have a network of their own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub addresses: Vec<IpAddr>,
+    /// By which machines know each other in a network that is not theirs alone.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub secret: String,
 }
 
 impl Node {

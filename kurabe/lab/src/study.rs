@@ -263,9 +263,9 @@ impl Study {
         ageing.chain(of_workloads).collect()
     }
 
-    /// The other machine on which it is carried out, all of it.
-    pub fn host(&self) -> Option<&str> {
-        self.contenders.first()?.environment.host()
+    /// The other machines on which it is carried out, all of it; none where that is here.
+    pub fn hosts(&self) -> &[String] {
+        self.contenders.first().map_or(&[], |first| first.environment.hosts())
     }
 }
 
@@ -563,7 +563,7 @@ impl StudyText {
                     ));
                 }
                 if let Some(on) = &on {
-                    if contender.directory().is_some() {
+                    if contender.directory().is_some() && !on.has_common_directory() {
                         let problem =
                             format!("'{text}' is a directory of this machine; leave it out");
                         return Err(error("on", problem));

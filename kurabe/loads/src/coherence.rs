@@ -3,14 +3,18 @@
 //!
 //! Each question has a writer and a reader. The writer makes a file; the reader looks at it, so that it may keep
 //! something of it; the writer changes it and tells the reader; and the reader looks again. Nothing here knows how
-//! nodes talk ([`Meet`]), or which file system is asked. What a reader sees late is looked at until it is right, up
-//! to [`WAIT_MAX`].
+//! nodes talk ([`Meet`]). What a reader sees late is looked at until it is right, up to [`WAIT_MAX`].
+//!
+//! A batch of questions is asked at once: nodes prepare, look, change and answer all of them before they meet again.
+//! A cluster file system lets a node keep a lock for a while before another one gets it (GFS2: 200 ms), and the
+//! directory's goes from node to node in each step.
 
 pub mod channel;
 mod questions;
 
 use std::fs::{self, File};
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -19,9 +23,41 @@ use vocabulary::check::Check;
 
 pub use questions::QUESTIONS;
 
+use crate::sys::mapped::Mapped;
+
 /// How long a reader waits for one right answer.
 pub const WAIT_MAX: Duration = Duration::from_secs(5);
 const LOOK_INTERVAL: Duration = Duration::from_millis(1);
+/// Questions of a batch.
+const BATCH: u32 = 2 * QUESTIONS.len() as u32;
+
+/// File systems that promise less than a local one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sort {
+    /// Close-to-open, locks and exclusive creation: RFC 7530, 9.3; RFC 8881, 10.3.
+    Nfs,
+    /// The data of an open file, locks and exclusive creation: mount.cifs(8), `cache=strict`. Attributes and names are
+    /// cached.
+    Smb,
+    /// All but POSIX locks, with the stack o2cb.
+    Ocfs2,
+    /// All but POSIX locks, without dlm_controld.
+    Gfs2,
+}
+
+impl Sort {
+    /// That of the file system on which a directory lies; none that looks like a local one.
+    pub fn of(directory: &Path) -> io::Result<Option<Sort>> {
+        // statfs(2) has 32 bits of each.
+        Ok(match rustix::fs::statfs(directory)?.f_type as u32 {
+            0x6969 => Some(Sort::Nfs),
+            0xFE53_4D42 | 0xFF53_4D42 => Some(Sort::Smb),
+            0x7461_636F => Some(Sort::Ocfs2),
+            0x0116_1970 => Some(Sort::Gfs2),
+            _ => None,
+        })
+    }
+}
 
 /// Something that a node may rely on.
 pub struct Question {
@@ -29,13 +65,14 @@ pub struct Question {
     pub name: &'static str,
     /// What is relied on.
     pub text: &'static str,
-    /// Whether NFS promises it: what is written before a close is seen after an open, locks and exclusive creation
-    /// (RFC 7530, 9.3; RFC 8881, 10.3). A file system that looks like a local one promises all.
-    pub by_nfs: bool,
+    /// Who does not promise it. A file system that looks like a local one promises all.
+    pub not_by: &'static [Sort],
+    /// Where it cannot be asked, and why.
+    not_asked_on: Option<(Sort, &'static str)>,
     /// The writer, before anybody looks.
     prepare: fn(&Place) -> io::Result<()>,
     /// The reader, before the change; what it keeps open.
-    look: fn(&Place) -> io::Result<Option<File>>,
+    look: fn(&Place) -> io::Result<Option<Held>>,
     /// The writer, and the reader at the same time where both change it.
     change: fn(&Place, Role) -> io::Result<Changed>,
     both: bool,
@@ -52,19 +89,25 @@ enum Role {
     Reader,
 }
 
+/// What a node keeps of a file.
+enum Held {
+    Open(File),
+    Mapped(Mapped),
+}
+
 /// What a change came to.
 #[derive(Default)]
 struct Changed {
     /// What the other node is told of it.
     said: u8,
     /// What stays open, and locked, until the answer is there.
-    _held: Option<File>,
+    _held: Option<Held>,
 }
 
 /// What a reader has to answer with.
 struct Seen {
-    /// What it kept open since it looked.
-    held: Option<File>,
+    /// What it kept since it looked.
+    held: Option<Held>,
     /// What the change said: the writer's and the reader's own.
     said: [u8; 2],
 }
@@ -91,9 +134,9 @@ impl Place {
 
 /// How nodes wait for each other.
 pub trait Meet {
-    /// Says something to all, waits until all have said something, and gives what each one said, the first node's
+    /// Says something to all, waits until all have said as much, and gives what each one said, the first node's
     /// first.
-    fn meet(&mut self, said: u8) -> Result<Vec<u8>, String>;
+    fn meet(&mut self, said: &[u8]) -> Result<Vec<Vec<u8>>, String>;
 }
 
 /// A node among several, from 1.
@@ -112,6 +155,8 @@ pub struct Asked {
     pub questions: u32,
     /// The node that takes part.
     pub member: Member,
+    /// The file system that is asked, where it promises less than a local one.
+    pub sort: Option<Sort>,
     /// How long one right answer is waited for.
     pub wait_max: Duration,
 }
@@ -133,73 +178,133 @@ pub fn ask(
     meet: &mut dyn Meet,
     stop: &AtomicBool,
 ) -> Result<Vec<Answers>, String> {
-    let new =
-        |question: &Question| Answers { check: Check::new(question.name), ..Answers::default() };
-    let mut answers: Vec<Answers> = QUESTIONS.iter().map(new).collect();
-    let member = asked.member;
-    for number in 0..asked.questions {
+    let mut answers: Vec<Answers> = QUESTIONS.iter().map(|one| one.unasked(asked.sort)).collect();
+    for first in (0..asked.questions).step_by(BATCH as usize) {
         if stop.load(Ordering::SeqCst) {
             return Err("stopped".into());
         }
-        let kind = number as usize % QUESTIONS.len();
-        let (question, place) = (&QUESTIONS[kind], Place::of(directory, number));
-        let role = role_of(number, member);
-        let failed = |what: &str, error: io::Error| {
-            format!("{} (question {number}): {what}: {error}", question.name)
-        };
-        if role == Some(Role::Writer) {
-            (question.prepare)(&place).map_err(|error| failed("preparing", error))?;
-        }
-        meet.meet(0)?;
-        let held = match role {
-            Some(Role::Reader) => {
-                (question.look)(&place).map_err(|error| failed("looking", error))?
-            }
-            _ => None,
-        };
-        meet.meet(0)?;
-        let changed = match role {
-            Some(role) if question.both || role == Role::Writer => {
-                (question.change)(&place, role).map_err(|error| failed("the change", error))?
-            }
-            _ => Changed::default(),
-        };
-        let said = meet.meet(changed.said)?;
-        if role == Some(Role::Reader) {
-            let [writer, reader] = pair(number, member.nodes);
-            let said = [writer, reader].map(|node| said[node as usize - 1]);
-            let found = |look: &Seen| match (question.answer)(&place, look) {
-                Ok(found) => found,
-                Err(error) => Some(error.to_string()),
-            };
-            let seen = Seen { held, said };
-            let wait_max = if question.can_come { asked.wait_max } else { Duration::ZERO };
-            answers[kind].judge(number, wait_max, || found(&seen));
-        }
-        meet.meet(0)?;
-        drop(changed);
-        if role == Some(Role::Writer) {
-            place.remove();
-        }
+        let numbers = first..asked.questions.min(first + BATCH);
+        let batch = Batch::of(numbers, asked, directory);
+        batch.ask(meet, &mut answers)?;
     }
     Ok(answers)
 }
 
-/// The writer and the reader of a question: every node has every neighbour as its reader, on both sides.
-fn pair(number: u32, nodes: u32) -> [u32; 2] {
-    let turn = number / QUESTIONS.len() as u32;
-    let writer = turn % nodes;
-    let step = if (turn / nodes).is_multiple_of(2) { 1 } else { nodes - 1 };
-    [writer + 1, (writer + step) % nodes + 1]
+impl Question {
+    /// How often it was answered, before it is asked.
+    fn unasked(&self, sort: Option<Sort>) -> Answers {
+        let check = match self.not_asked_on {
+            Some((on, why)) if sort == Some(on) => Check::not_tried(self.name, why),
+            _ => Check::new(self.name),
+        };
+        let not_promised = sort.is_some_and(|sort| self.not_by.contains(&sort));
+        Answers { check: Check { not_promised, ..check }, ..Answers::default() }
+    }
 }
 
-fn role_of(number: u32, member: Member) -> Option<Role> {
-    let [writer, reader] = pair(number, member.nodes);
-    match member.number {
-        own if own == writer => Some(Role::Writer),
-        own if own == reader => Some(Role::Reader),
-        _ => None,
+/// Questions that are asked at once, all with the same writer and reader.
+struct Batch {
+    asked: Asked,
+    /// The writer and the reader.
+    pair: [u32; 2],
+    role: Option<Role>,
+    /// Each with its number and its names.
+    questions: Vec<(u32, &'static Question, Place)>,
+}
+
+impl Batch {
+    fn of(numbers: Range<u32>, asked: Asked, directory: &Path) -> Batch {
+        let pair = pair(numbers.start / BATCH, asked.member.nodes);
+        let [writer, reader] = pair;
+        let role = match asked.member.number {
+            own if own == writer => Some(Role::Writer),
+            own if own == reader => Some(Role::Reader),
+            _ => None,
+        };
+        let can_be_asked = |question: &Question| {
+            !question.not_asked_on.is_some_and(|(on, _)| asked.sort == Some(on))
+        };
+        let numbered = numbers.map(|number| {
+            let kind = number as usize % QUESTIONS.len();
+            (number, &QUESTIONS[kind], Place::of(directory, number))
+        });
+        let mut questions: Vec<_> = numbered.filter(|(_, one, _)| can_be_asked(one)).collect();
+        // What both do at the same time comes right after they have met.
+        questions.sort_by_key(|(_, question, _)| !question.both);
+        Batch { asked, pair, role, questions }
     }
+
+    /// Does something for each question where this node has the role.
+    fn each<T>(
+        &self,
+        role: Role,
+        what: &str,
+        mut act: impl FnMut(&Question, &Place) -> io::Result<T>,
+    ) -> Result<Vec<Option<T>>, String> {
+        let of_one = |(number, question, place): &(u32, &Question, Place)| {
+            if self.role != Some(role) {
+                return Ok(None);
+            }
+            act(question, place)
+                .map(Some)
+                .map_err(|error| format!("{} (question {number}): {what}: {error}", question.name))
+        };
+        self.questions.iter().map(of_one).collect()
+    }
+
+    fn ask(&self, meet: &mut dyn Meet, answers: &mut [Answers]) -> Result<(), String> {
+        self.each(Role::Writer, "preparing", |question, place| (question.prepare)(place))?;
+        meet.meet(&[0])?;
+        let look = |question: &Question, place: &Place| (question.look)(place);
+        let held = self.each(Role::Reader, "looking", look)?;
+        meet.meet(&[0])?;
+        let change = |role| {
+            self.each(role, "the change", move |question: &Question, place: &Place| {
+                if question.both || role == Role::Writer {
+                    (question.change)(place, role)
+                } else {
+                    Ok(Changed::default())
+                }
+            })
+        };
+        let [written, read] = [change(Role::Writer)?, change(Role::Reader)?];
+        let changed: Vec<Changed> = written
+            .into_iter()
+            .zip(read)
+            .map(|(one, other)| one.or(other).unwrap_or_default())
+            .collect();
+        let own: Vec<u8> = changed.iter().map(|one| one.said).collect();
+        let said = meet.meet(&own)?;
+        if self.role == Some(Role::Reader) {
+            for (place, held) in held.into_iter().enumerate() {
+                let said = self.pair.map(|node| said[node as usize - 1][place]);
+                self.answer(place, &Seen { held: held.flatten(), said }, answers);
+            }
+        }
+        meet.meet(&[0])?;
+        drop(changed);
+        if self.role == Some(Role::Writer) {
+            self.questions.iter().for_each(|(.., place)| place.remove());
+        }
+        Ok(())
+    }
+
+    fn answer(&self, at: usize, seen: &Seen, answers: &mut [Answers]) {
+        let (number, question, place) = &self.questions[at];
+        let found = || match (question.answer)(place, seen) {
+            Ok(found) => found,
+            Err(error) => Some(error.to_string()),
+        };
+        let wait_max = if question.can_come { self.asked.wait_max } else { Duration::ZERO };
+        answers[*number as usize % QUESTIONS.len()].judge(*number, wait_max, found);
+    }
+}
+
+/// The writer and the reader of a batch: every node has every neighbour as its reader, on both sides.
+fn pair(batch: u32, nodes: u32) -> [u32; 2] {
+    let writer = batch % nodes;
+    let step = if (batch / nodes).is_multiple_of(2) { 1 } else { nodes - 1 };
+    [writer + 1, (writer + step) % nodes + 1]
 }
 
 impl Answers {

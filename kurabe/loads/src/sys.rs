@@ -10,6 +10,7 @@ use std::process::Command;
 pub mod enclosed;
 pub mod extents;
 pub mod keys;
+pub mod mapped;
 pub mod seccomp;
 
 /// Makes the child receive SIGTERM when the thread that spawned it ends.

@@ -8,8 +8,8 @@ use crate::document::Block;
 use crate::table::{Cell, Table, Tone};
 use crate::{tables, text};
 
-const WORST_FIRST: [CheckVerdict; 3] =
-    [CheckVerdict::Violated, CheckVerdict::NotTried, CheckVerdict::Held];
+const WORST_FIRST: [CheckVerdict; 4] =
+    [CheckVerdict::Violated, CheckVerdict::NotTried, CheckVerdict::NotPromised, CheckVerdict::Held];
 
 /// Whether anything was checked under a load.
 pub fn any(workload: &WorkloadAnalysis) -> bool {
@@ -112,6 +112,6 @@ fn tone(verdict: CheckVerdict) -> Tone {
     match verdict {
         CheckVerdict::Held => Tone::Plain,
         CheckVerdict::Violated => Tone::Bad,
-        CheckVerdict::NotTried => Tone::Uncertain,
+        CheckVerdict::NotTried | CheckVerdict::NotPromised => Tone::Uncertain,
     }
 }

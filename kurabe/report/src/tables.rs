@@ -457,7 +457,7 @@ pub fn device_text(plan: &Plan) -> String {
         Ok((Some(MEMORY), false)) => format!("layers over memory ({device})"),
         _ => device.clone(),
     };
-    plan.study.host().map_or(text.clone(), |host| format!("{text} of {host}"))
+    plan.study.hosts().first().map_or(text.clone(), |host| format!("{text} of {host}"))
 }
 
 /// What became of a gate, with its numbers where no table has them.
@@ -510,9 +510,7 @@ pub fn trials(source: &Source, workload: &WorkloadAnalysis) -> Table {
             Outcome::Completed if unfinished == Some(record.block) => {
                 ("completed; its round was not", Tone::Faint)
             }
-            Outcome::Completed if record.checks.iter().any(|check| check.violated > 0) => {
-                ("check violated", Tone::Bad)
-            }
+            Outcome::Completed if record.is_violated() => ("check violated", Tone::Bad),
             Outcome::Completed => ("completed", Tone::Plain),
             Outcome::Failed { .. } => ("failed", Tone::Bad),
             Outcome::TimedOut { .. } => ("timed out", Tone::Bad),

@@ -184,7 +184,7 @@ impl Trial<'_> {
             let own = self.record.geometry.take().unwrap_or_default();
             self.record.geometry = Some(own + &below.describe(tools));
         }
-        if spec.node.is_some() && carried.is_err() {
+        if self.is_node_of_guests() && carried.is_err() {
             // The guest ends with it. An unmount could wait for other nodes without end.
             std::mem::forget((instance, attached));
             return carried;
@@ -290,7 +290,9 @@ impl Trial<'_> {
         // Of several nodes the first one makes it for all.
         let is_first = spec.node.as_ref().is_none_or(|node| node.number == 1);
         if let Some(node) = &spec.node {
-            nodes::connect(node)?;
+            if self.is_node_of_guests() {
+                nodes::connect(node)?;
+            }
             instance.join(tools)?;
             self.meet(Meeting::Make, tools)?;
         }
@@ -318,7 +320,13 @@ impl Trial<'_> {
             self.phase = Phase::Mount;
             // A store of the load's own, if it makes one.
             self.say_made(attached.as_deref_mut(), Some("lump"))?;
+            if !is_first {
+                self.meet(Meeting::Mount, tools)?;
+            }
             instance.mount(tools)?;
+            if is_first {
+                self.meet(Meeting::Mount, tools)?;
+            }
             self.record.geometry = instance.geometry(tools).ok();
         }
         self.processes_before = Processes::now();
@@ -372,9 +380,8 @@ impl Trial<'_> {
                 layout.free = instance.free_extents(tools);
             }
             self.timed(Phase::Check, || instance.check(tools))?;
-            self.meet(Meeting::Leave, tools)?;
         }
-        Ok(())
+        self.meet(Meeting::Leave, tools)
     }
 
     /// Puts the aged file system on the device.

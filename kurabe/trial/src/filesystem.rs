@@ -215,8 +215,8 @@ impl FileSystem {
     /// Why a contender of it cannot be mounted by several nodes, where it is to be.
     pub fn why_not_on_nodes(&self, contender: &Contender) -> Option<String> {
         let nodes = contender.environment.nodes();
-        // What lies over it decides there.
-        if nodes == 1 || !contender.above().is_empty() {
+        // What lies over it decides there, and of a directory who mounted it.
+        if nodes == 1 || !contender.above().is_empty() || !self.needs_device {
             return None;
         }
         if !self.is_of_cluster() {

@@ -1,6 +1,8 @@
-//! One of several nodes in a network of their own: its name and its address.
+//! One of several nodes: its name and its address.
 //!
-//! Only in a guest, which has no other network: what is set here is the whole kernel's.
+//! They are set in a guest only, which has no other network than the nodes' own: both are the whole kernel's.
+
+use std::net::IpAddr;
 
 use lab::spec::Node;
 
@@ -18,6 +20,15 @@ pub fn address(number: u32) -> [u8; 4] {
 /// The address as text.
 pub fn address_text(number: u32) -> String {
     std::net::Ipv4Addr::from(address(number)).to_string()
+}
+
+/// The addresses of all nodes, as a command is told them.
+pub fn addresses(node: &Node) -> String {
+    let all: Vec<String> = match &*node.addresses {
+        [] => (1..=node.nodes).map(address_text).collect(),
+        known => known.iter().map(IpAddr::to_string).collect(),
+    };
+    all.join(",")
 }
 
 /// Gives this kernel its name and its address among the nodes.

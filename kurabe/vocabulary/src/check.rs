@@ -25,6 +25,9 @@ pub struct Check {
     pub tried: u64,
     /// How often it did not hold.
     pub violated: u64,
+    /// Whether the contender does not promise that it holds, so that what did not hold violates nothing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub not_promised: bool,
     /// The first violation: what was found, and where.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first: Option<String>,
@@ -41,6 +44,8 @@ pub enum CheckVerdict {
     Held,
     /// It did not at least once.
     Violated,
+    /// It did not at least once, and the contender does not promise it.
+    NotPromised,
     /// It was not tried, or what was tried proves nothing.
     NotTried,
 }
@@ -51,6 +56,7 @@ impl CheckVerdict {
         match self {
             CheckVerdict::Held => "held",
             CheckVerdict::Violated => "violated",
+            CheckVerdict::NotPromised => "not promised",
             CheckVerdict::NotTried => "not tried",
         }
     }
@@ -85,6 +91,7 @@ impl Check {
     /// What follows from it.
     pub fn verdict(&self) -> CheckVerdict {
         match (self.violated, self.tried) {
+            (1.., _) if self.not_promised => CheckVerdict::NotPromised,
             (1.., _) => CheckVerdict::Violated,
             (0, 1..) => CheckVerdict::Held,
             (0, 0) => CheckVerdict::NotTried,
@@ -96,6 +103,7 @@ impl Check {
         if self.violated == 0 && (later.violated > 0 || self.evidence.is_none()) {
             (self.first, self.evidence) = (later.first, later.evidence);
         }
+        self.not_promised |= later.not_promised;
         self.tried = self.tried.saturating_add(later.tried);
         self.violated = self.violated.saturating_add(later.violated);
     }
@@ -137,6 +145,8 @@ mod tests {
         assert_eq!(all[0].first.as_deref(), Some("one"));
         assert_eq!(all[0].evidence.as_deref(), Some("file of one"));
         assert_eq!(all[0].verdict(), CheckVerdict::Violated);
+        all[0].add(Check { not_promised: true, ..Check::new("contents") });
+        assert_eq!(all[0].verdict(), CheckVerdict::NotPromised);
     }
 
     #[test]

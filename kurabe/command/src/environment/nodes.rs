@@ -28,7 +28,7 @@ use super::processes::{Heard, LOOK_INTERVAL};
 
 /// How long nodes wait for one that makes, mounts or unmounts. o2cb takes up to a minute to decide that a node is
 /// dead, and an emulated one is several times slower.
-const MEET_MAX: Duration = Duration::from_secs(240);
+pub(super) const MEET_MAX: Duration = Duration::from_secs(240);
 
 /// One guest, and what was heard of it.
 struct Member {
@@ -138,13 +138,17 @@ pub fn run(
     record
 }
 
+/// A name that no other trial has. o2cb takes letters and digits, 16 of them at most.
+pub(super) fn cluster_name() -> String {
+    format!("k{:012x}", rand::random::<u64>() >> 16)
+}
+
 /// The spec of each node.
 fn specs_of(spec: &TrialSpec) -> Vec<TrialSpec> {
     let nodes = spec.contender.environment.nodes();
-    // o2cb takes letters and digits, 16 of them at most.
-    let cluster = format!("k{:012x}", rand::random::<u64>() >> 16);
+    let cluster = cluster_name();
     let of_node = |number| TrialSpec {
-        node: Some(Node { number, nodes, cluster: cluster.clone() }),
+        node: Some(Node { number, nodes, cluster: cluster.clone(), ..Node::default() }),
         device: Some(in_guest(guest::inside::DISK.as_ref(), &[])),
         scratch: guest::inside::SCRATCH.into(),
         ..spec.clone()
@@ -348,6 +352,11 @@ fn together(
         };
         records.push((record, node));
     }
+    one_of(records)
+}
+
+/// One record of those of all nodes.
+pub(super) fn one_of(records: Vec<(Record, NodeRecord)>) -> Result<Record, String> {
     let loads: Option<Vec<&LoadReport>> =
         records.iter().map(|(record, _)| record.load.as_ref()).collect();
     let load = loads.map_or(Ok(None), |loads| loads::kind::merged(&loads))?;

@@ -260,7 +260,7 @@ pub fn needs_device(study: &Study) -> bool {
 /// The device that the study asks for, with what the command line says may be destroyed.
 pub fn device_request(study: &Study, destroy: Option<&str>) -> Result<DeviceRequest, Failure> {
     // Before somebody is asked to confirm that it is destroyed.
-    if study.host().is_none()
+    if study.hosts().is_empty()
         && let Ok(DeviceName { base: Base::Existing(path), .. }) = DeviceName::parse(&study.device)
         && let Some(obstacle) = device::obstacle(&path)
     {

@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, ChildStdin, ExitStatus, Stdio};
 use std::sync::Arc;
-use std::sync::mpsc::SyncSender;
+use std::sync::mpsc::{Receiver, SyncSender};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use lab::event::{Event, Mark, Turn};
@@ -33,6 +33,15 @@ use crate::runner::{Executor, Schedule};
 /// back what it then still holds.
 pub const STOP_GRACE: Duration = Duration::from_secs(90);
 
+/// What the trial of a node is told by whoever runs the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// All have met.
+    Go,
+    /// Another node failed: stop, and give back what was taken.
+    Abandon,
+}
+
 /// Runs trials as child processes of this one.
 pub struct Processes {
     /// kurabe's own directory.
@@ -43,6 +52,8 @@ pub struct Processes {
     pub device: Option<Box<dyn Prepared>>,
     /// The directories of `dir:` contenders, each with its device and inode.
     pub directories: Vec<Pinned>,
+    /// What the trial of a node is told, where there are several.
+    pub orders: Option<Receiver<Order>>,
     /// The scratch directories of earlier trials that could not be given back.
     left: Vec<Scratch>,
 }
@@ -58,10 +69,12 @@ impl Executor for Processes {
     ) -> Vec<Record> {
         let (sender, lines) = lines::channel();
         let mut trials: Vec<Talk> = Vec::new();
-        let mut is_ending = false;
+        let (mut is_ending, mut is_abandoned) = (false, false);
+        // What was said of the trial before is said too late.
+        while self.orders.as_ref().is_some_and(|orders| orders.try_recv().is_ok()) {}
         loop {
-            let is_stopped =
-                self.stop.raised() || schedule.as_ref().is_some_and(|schedule| schedule.is_over());
+            let is_over = schedule.as_ref().is_some_and(|schedule| schedule.is_over());
+            let is_stopped = self.stop.raised() || is_over || is_abandoned;
             if trials.len() < specs.len()
                 && trials.last().is_none_or(|last| last.state != State::Beginning)
             {
@@ -75,7 +88,19 @@ impl Executor for Processes {
             {
                 pass_the_turn(&mut trials, schedule, &mut is_ending);
             }
-            match lines.recv_timeout(LOOK_INTERVAL) {
+            let meets = trials.iter().position(|trial| trial.meets);
+            let order = self.orders.as_ref().and_then(|orders| match meets {
+                Some(_) => orders.recv_timeout(LOOK_INTERVAL).ok(),
+                None => orders.try_recv().ok(),
+            });
+            match (order, meets) {
+                (Some(Order::Abandon), _) => is_abandoned = true,
+                (Some(Order::Go), Some(number)) if !is_stopped => trials[number].give(&Turn::Go),
+                _ => {}
+            }
+            // One that meets the others says nothing but its end.
+            let patience = if meets.is_some() { Duration::ZERO } else { LOOK_INTERVAL };
+            match lines.recv_timeout(patience) {
                 Ok((number, Said::Line(line))) => {
                     let said = trials[number].hear(&line, on_event);
                     if let (Some(slice), Some(schedule)) = (said, &mut schedule) {
@@ -89,7 +114,8 @@ impl Executor for Processes {
                 trials.iter_mut().for_each(Talk::stop);
             }
         }
-        let is_stopped = self.stop.raised() || schedule.is_some_and(|schedule| schedule.is_over());
+        let is_over = schedule.is_some_and(|schedule| schedule.is_over());
+        let is_stopped = self.stop.raised() || is_over || is_abandoned;
         trials.into_iter().map(|trial| self.record_of(trial, is_stopped)).collect()
     }
 }
@@ -97,7 +123,8 @@ impl Executor for Processes {
 impl Processes {
     /// Trials without a device, with their scratch directories in kurabe's own, and in `ledger`.
     pub fn new(own: Arc<Directory>, ledger: Arc<Ledger>, stop: Stop) -> Processes {
-        Processes { own, ledger, stop, device: None, directories: Vec::new(), left: Vec::new() }
+        let (directories, left) = (Vec::new(), Vec::new());
+        Processes { own, ledger, stop, device: None, directories, orders: None, left }
     }
 
     /// Tries once more to give back what earlier trials left, and says what is still there.
@@ -161,6 +188,7 @@ impl Processes {
             scratch: None,
             running: None,
             state: State::Ended,
+            meets: false,
             heard: Heard::new(),
             problem: None,
             stop_asked: None,
@@ -273,6 +301,8 @@ struct Talk {
     scratch: Option<Scratch>,
     running: Option<(Child, ChildStdin)>,
     state: State,
+    /// Whether it waits for other nodes.
+    meets: bool,
     heard: Heard,
     /// Why it could not even be told what to do.
     problem: Option<String>,
@@ -289,11 +319,11 @@ impl Talk {
     /// Gives it a turn, or tells it that there are no more. One that is gone says so by itself.
     fn give(&mut self, turn: &Turn) {
         let _ = self.tell(&serde_json::to_string(turn).expect("a turn has a JSON form"));
-        self.state = match turn {
-            Turn::Slice { .. } => State::Turn,
-            Turn::End => State::Ending,
-            Turn::Go => unreachable!("only guests are several nodes"),
-        };
+        match turn {
+            Turn::Slice { .. } => self.state = State::Turn,
+            Turn::End => self.state = State::Ending,
+            Turn::Go => self.meets = false,
+        }
     }
 
     /// Takes in a line; gives the slice when it was of one.
@@ -307,6 +337,7 @@ impl Talk {
                 self.state = State::Checking;
             }
             Event::Ready | Event::Slice { .. } => self.state = State::Ready,
+            Event::Meet { .. } => self.meets = true,
             _ => {}
         }
         on_event(&event);
@@ -319,6 +350,7 @@ impl Talk {
     /// Its output has ended; of one that said too much, `why`, and it is not waited for.
     fn ended(&mut self, why: Option<String>) {
         self.state = State::Ended;
+        self.meets = false;
         if let (Some(why), Some((child, _))) = (why, &self.running) {
             self.heard.reason = format!(": {why}");
             signal(child, Signal::KILL);

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use trial::stop::Stop;
 
 use super::left_out::leave_out_missing;
-use super::processes::LOOK_INTERVAL;
+use super::processes::{LOOK_INTERVAL, Order};
 use super::this_machine::ThisMachine;
 use super::{Environment, Examined, Preparation, Ready, believe_commands};
 use crate::exit::{self, Failure};
@@ -53,6 +53,10 @@ pub enum Ask {
         /// How they take turns.
         terms: Option<Terms>,
     },
+    /// All nodes have met, of which this machine is one.
+    Go,
+    /// Stop the trial: another node failed.
+    Abandon,
     /// Nothing: who asks is still there.
     Live,
     /// Stop what goes on. The last one.
@@ -109,14 +113,14 @@ pub enum Reply {
 /// `kurabe remote`.
 pub fn main() -> Result<u8, Failure> {
     let stop = Stop::on_signals().map_err(Failure::broken)?;
-    let asks = listen(&stop);
+    let (asks, orders) = listen(&stop);
     std::thread::spawn(|| {
         loop {
             std::thread::sleep(LIVE_INTERVAL);
             say(&Reply::Live);
         }
     });
-    say(&match serve(&asks, &stop) {
+    say(&match serve(&asks, orders, &stop) {
         Ok(left) => Reply::Ended { left },
         Err(Failure { code, message }) => {
             Reply::Failed { is_refused: code == exit::REFUSED, message }
@@ -126,7 +130,11 @@ pub fn main() -> Result<u8, Failure> {
 }
 
 /// What could not be given back.
-fn serve(asks: &Receiver<Ask>, stop: &Stop) -> Result<Vec<String>, Failure> {
+fn serve(
+    asks: &Receiver<Ask>,
+    orders: Receiver<Order>,
+    stop: &Stop,
+) -> Result<Vec<String>, Failure> {
     let mut ask = asks.recv();
     if let Ok(Ask::Believe { study }) = ask {
         believe_commands(&study)?;
@@ -135,6 +143,7 @@ fn serve(asks: &Receiver<Ask>, stop: &Stop) -> Result<Vec<String>, Failure> {
     let Ok(Ask::Examine { mut study, destroy }) = ask else { return Ok(Vec::new()) };
     leave_out_missing(&mut study)?;
     let mut here = ThisMachine::default();
+    here.orders = Some(orders);
     let examined = here.examine(&study, destroy.as_deref())?;
     let study = examined.study.clone();
     say(&Reply::Examined { examined: Box::new(examined) });
@@ -171,15 +180,15 @@ fn serve(asks: &Receiver<Ask>, stop: &Stop) -> Result<Vec<String>, Failure> {
     Ok(ended.left)
 }
 
-/// The requests as they come in. There are no more, and the stop is raised, once who asks said so, is
+/// The requests as they come in, and what concerns the trial that goes on. There are no more, and the stop is raised, once who asks said so, is
 /// gone or is silent.
-fn listen(stop: &Stop) -> Receiver<Ask> {
+fn listen(stop: &Stop) -> (Receiver<Ask>, Receiver<Order>) {
     let (heard, lines) = channel();
     std::thread::spawn(move || {
         let all = io::stdin().lines().map_while(Result::ok);
         all.map_while(|line| heard.send(line).ok()).for_each(drop);
     });
-    let (sender, asks) = channel();
+    let ((sender, asks), (tell, orders)) = (channel(), channel());
     let stop = stop.clone();
     std::thread::spawn(move || {
         let mut last = Instant::now();
@@ -192,13 +201,15 @@ fn listen(stop: &Stop) -> Receiver<Ask> {
             last = Instant::now();
             match serde_json::from_str(&line) {
                 Ok(Ask::Live) => {}
+                Ok(Ask::Go) => tell.send(Order::Go).unwrap_or(()),
+                Ok(Ask::Abandon) => tell.send(Order::Abandon).unwrap_or(()),
                 Ok(Ask::Stop) | Err(_) => break,
                 Ok(ask) => sender.send(ask).unwrap_or(()),
             }
         }
         stop.raise();
     });
-    asks
+    (asks, orders)
 }
 
 /// Says something to whoever asks. One that is gone hears nothing; the end of its input says so.

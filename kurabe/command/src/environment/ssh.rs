@@ -8,6 +8,7 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::IpAddr;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, ChildStdin, ExitStatus, Stdio};
@@ -50,9 +51,10 @@ const OPTIONS: [&str; 12] = [
     "-oControlPath=none",
 ];
 
-/// Becomes root there, and hands over to [`INSTALL`]. Neither holds a single quote or a backslash:
+/// Says by which address it was reached, becomes root there, and hands over to [`INSTALL`]. Neither holds a single quote or a backslash:
 /// every login shell passes them on as they are.
 const ENTER: &str = r#"
+echo "kurabe: connection ${SSH_CONNECTION:-}"
 if [ "$(id -u)" = 0 ]; then exec sh -c "$0" kurabe "$@"; fi
 if sudo -n true 2>/dev/null; then exec sudo -n sh -c "$0" kurabe "$@"; fi
 echo "kurabe: user $(id -un)"
@@ -132,6 +134,8 @@ pub struct Host {
     name: String,
     /// What ssh is told.
     to: String,
+    /// By which address it was reached, where it says so.
+    pub address: Option<IpAddr>,
     ssh: Child,
     /// Until there is nothing more to ask.
     /// Until kurabe runs there.
@@ -151,6 +155,16 @@ pub struct Host {
 }
 
 impl Host {
+    /// As ssh was told it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether there is still a connection.
+    pub fn is_there(&self) -> bool {
+        self.lost.is_none()
+    }
+
     /// Another machine, with kurabe running there. Refuses what the load is to write here.
     pub fn connect(name: &str, output: &Output) -> Result<Host, Failure> {
         // It may come from a file.
@@ -195,6 +209,7 @@ impl Host {
         Ok(Host {
             name: name.into(),
             to,
+            address: None,
             input: ssh.stdin.take(),
             speech: None,
             ssh,
@@ -235,6 +250,11 @@ impl Host {
             let (word, rest) = said.split_once(' ').unwrap_or((said, ""));
             let rest = foreign(rest);
             match word {
+                // The client's address and port, and then the server's.
+                "connection" => {
+                    let address = said.split(' ').nth(3).and_then(|text| text.parse().ok());
+                    self.address = self.address.or(address);
+                }
                 "user" => {
                     return refused(format!(
                         "{name} lets in {rest}, who is not root and has no 'sudo -n'; write ssh:root@{}, or allow sudo without a password there",
@@ -293,8 +313,24 @@ impl Host {
 
     /// Hears replies until `take` has what was asked for.
     fn until<T>(&mut self, mut take: impl FnMut(Reply) -> Option<T>) -> Result<T, Failure> {
+        self.expect();
+        loop {
+            if let Some(reply) = self.hear(LOOK_INTERVAL)?
+                && let Some(found) = take(reply)
+            {
+                return Ok(found);
+            }
+        }
+    }
+
+    /// Something new was asked, whose replies are waited for from now on.
+    pub fn expect(&mut self) {
         self.allowance.renew();
         self.last_heard = Instant::now();
+    }
+
+    /// Hears one reply, if one comes in time.
+    pub fn hear(&mut self, patience: Duration) -> Result<Option<Reply>, Failure> {
         loop {
             if let Some(why) = &self.lost {
                 let colon = if why.is_empty() { "" } else { ": " };
@@ -307,7 +343,7 @@ impl Host {
             if self.last_said.elapsed() > LIVE_INTERVAL {
                 self.say(&Ask::Live);
             }
-            let line = match self.lines.recv_timeout(LOOK_INTERVAL) {
+            let line = match self.lines.recv_timeout(patience) {
                 Ok((_, Said::Line(line))) => line,
                 // It says every 20 s that it lives.
                 Err(RecvTimeoutError::Timeout)
@@ -319,7 +355,7 @@ impl Host {
                     self.lost = Some(format!("it said nothing for {seconds} s"));
                     continue;
                 }
-                Err(RecvTimeoutError::Timeout) => continue,
+                Err(RecvTimeoutError::Timeout) => return Ok(None),
                 Ok((_, Said::End(Some(why)))) => {
                     self.speech = None;
                     self.lost = Some(why);
@@ -342,11 +378,7 @@ impl Host {
                         Failure::broken(message)
                     });
                 }
-                Ok(reply) => {
-                    if let Some(found) = take(reply) {
-                        return Ok(found);
-                    }
-                }
+                Ok(reply) => return Ok(Some(reply)),
                 Err(error) => {
                     self.speech = None;
                     self.lost = Some(format!("something unexpected came ({error})"));
@@ -361,7 +393,7 @@ impl Host {
     }
 
     /// Says something to the other side. One that is gone hears nothing; the end of its output says so.
-    fn say(&mut self, ask: &Ask) {
+    pub fn say(&mut self, ask: &Ask) {
         self.last_said = Instant::now();
         if let Some(speech) = &self.speech {
             speech.say(serde_json::to_string(ask).expect("a request has a JSON form"));

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::mpsc::Receiver;
 use std::time::Instant;
 
 use lab::device::DeviceName;
@@ -23,7 +24,7 @@ use super::aged::{self, Images};
 use super::dry_run::{Tried, try_out};
 use super::left_out;
 use super::preflight::{Pinned, device_request, needs_device, preflight};
-use super::processes::Processes;
+use super::processes::{Order, Processes};
 use super::side_by_side;
 use super::{Ended, Environment, Examined, Preparation, Ready};
 use crate::exit::Failure;
@@ -40,6 +41,8 @@ pub struct ThisMachine {
     /// What the study is, for contenders that have to be aged.
     study: Option<Study>,
     aged: Images,
+    /// What a trial is told as one of several nodes.
+    pub orders: Option<Receiver<Order>>,
     /// Once it is prepared.
     processes: Option<Processes>,
 }
@@ -49,6 +52,7 @@ impl ThisMachine {
     pub fn begin(&mut self, stop: &Stop, say: &dyn Fn(&str)) -> Result<&Directory, Failure> {
         let mut processes = begin_trials(stop, say)?;
         processes.directories = std::mem::take(&mut self.directories);
+        processes.orders = self.orders.take();
         Ok(&self.processes.insert(processes).own)
     }
 

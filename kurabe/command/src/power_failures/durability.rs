@@ -191,7 +191,7 @@ fn why_not(spec: &TrialSpec) -> Option<String> {
     if contender.environment.guest().is_some() {
         return Some("the power of a guest is not cut".into());
     }
-    if contender.environment.host().is_some() {
+    if !contender.environment.hosts().is_empty() {
         return Some("on another machine the power is not cut".into());
     }
     unjudged(workload, known.access == Access::RawDevice)

@@ -9,7 +9,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lab::analysis::{Analysis, Forecast};
 use lab::event::Event;
-use lab::record::{Check, Outcome, Record, TIME_METRIC};
+use lab::record::{Check, CheckVerdict, Outcome, Record, TIME_METRIC};
 use lab::words::thousands;
 
 use crate::request::flags::Style;
@@ -134,7 +134,7 @@ fn figure_of(record: &Record) -> String {
 
 /// `contents violated (3 of 10,000); the first: ...`; none where no check was.
 fn violated(record: &Record) -> Option<String> {
-    let check = record.checks.iter().find(|check| check.violated > 0)?;
+    let check = record.checks.iter().find(|check| check.verdict() == CheckVerdict::Violated)?;
     let Check { name, tried, violated, first, .. } = check;
     let first = first.as_ref().map_or(String::new(), |first| format!("; the first: {first}"));
     let (violated, tried) = (thousands(*violated), thousands(*tried));

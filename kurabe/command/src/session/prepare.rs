@@ -98,7 +98,7 @@ fn print_plan(mut study: Study, destroy: Option<&str>) -> Result<u8, Failure> {
     let request = device_request(&study, destroy)?;
     // What is called so here is another device there.
     let exists = DeviceName::parse(&study.device).is_ok_and(|name| name.kind().is_none());
-    let is_there = study.host().is_some() && exists;
+    let is_there = !study.hosts().is_empty() && exists;
     let capacity = if is_there { None } else { capacity(&study, &request) };
     for workload in &study.workloads {
         let refused =
@@ -244,7 +244,7 @@ fn commands(study: &Study) -> Vec<String> {
 /// Leaves out what is missing here, reads the files that the study names, and refuses what cannot be
 /// carried out anywhere.
 pub fn settle(study: &mut Study) -> Result<(), Failure> {
-    if study.host().is_none() {
+    if study.hosts().is_empty() {
         environment::leave_out_missing(study)?;
     }
     read_files(study)?;

@@ -40,6 +40,9 @@ impl CheckAnalysis {
             CheckVerdict::NotTried => format!("{name} {verdict}"),
             CheckVerdict::Held => format!("{name} {verdict} ({})", count_words(tried, tried)),
             CheckVerdict::Violated => format!("{name} {verdict} ({})", self.count_words()),
+            CheckVerdict::NotPromised => {
+                format!("{name} {verdict} ({} did not hold)", self.count_words())
+            }
         }
     }
 

@@ -112,8 +112,7 @@ impl<'a> Samples<'a> {
 
     /// Whether a check of the contender was violated in any trial.
     pub(super) fn is_violated(&self, contender: usize) -> bool {
-        let mut checks = self.checked[contender].iter().flat_map(|record| &record.checks);
-        checks.any(|check| check.violated > 0)
+        self.checked[contender].iter().any(|record| record.is_violated())
     }
 
     /// The completed record of a contender in a block, found by its place.

@@ -80,11 +80,11 @@ impl TryFrom<Contender> for super::Contender {
         }
         if base.name == DIRECTORY
             && (base.argument.is_none()
-                || environment != Environment::ThisMachine
+                || !super::can_have_directory(&environment)
                 || aged.is_some()
                 || layers.len() > 1)
         {
-            return Err("a directory is no path of this machine alone");
+            return Err("a directory is no path of this machine or of several alone");
         }
         let store = stored.store;
         Ok(super::Contender { label, store, layers, above, aged, environment })

@@ -1,8 +1,8 @@
 //! How nodes wait for each other: by TCP, the first node in the middle. A node that is gone, or says nothing for
-//! [`WAIT_MAX`], is named.
+//! [`WAIT_MAX`], is named. Whoever does not know the nodes' secret is no node, and is passed over.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use super::{Meet, Member};
@@ -12,8 +12,12 @@ const WAIT_MAX: Duration = Duration::from_secs(120);
 /// How long the first node may take to be there.
 const CONNECT_MAX: Duration = Duration::from_secs(60);
 const CONNECT_INTERVAL: Duration = Duration::from_millis(20);
-/// The nodes' own network has no other listener.
+/// Where the first node listens.
 pub const PORT: u16 = 7070;
+/// Where a node finds the secret that it shares with the others, which is empty in a network of their own.
+pub const SECRET_VARIABLE: &str = "KURABE_SECRET";
+/// How long one who connects may take to say who it is.
+const HELLO_MAX: Duration = Duration::from_secs(2);
 /// A node that failed is to say why before the others say that it is gone.
 const LET_SPEAK: Duration = Duration::from_secs(2);
 
@@ -25,14 +29,15 @@ pub struct Channel {
 
 impl Channel {
     /// Connects a node with the others, whose first one has this address.
-    pub fn open(member: Member, first: Ipv4Addr, port: u16) -> Result<Channel, String> {
+    pub fn open(member: Member, first: IpAddr, port: u16, secret: &str) -> Result<Channel, String> {
         let place = SocketAddr::from((first, port));
         let failed = |error: std::io::Error| format!("the nodes' channel, {place}: {error}");
         let peers = if member.number == 1 {
-            accept(member, place)?
+            accept(member, place, secret)?
         } else {
             let mut stream = connect(place).map_err(failed)?;
-            stream.write_all(&[own_byte(member.number)]).map_err(failed)?;
+            let hello = [&[own_byte(member.number)], secret.as_bytes()].concat();
+            stream.write_all(&hello).map_err(failed)?;
             vec![stream]
         };
         for peer in &peers {
@@ -67,7 +72,7 @@ fn gone(number: u32, error: &std::io::Error) -> String {
     format!("node {number} is gone: {error}")
 }
 
-fn accept(member: Member, place: SocketAddr) -> Result<Vec<TcpStream>, String> {
+fn accept(member: Member, place: SocketAddr, secret: &str) -> Result<Vec<TcpStream>, String> {
     let failed = |error: std::io::Error| format!("the nodes' channel, {place}: {error}");
     let listener = TcpListener::bind(place).map_err(failed)?;
     listener.set_nonblocking(true).map_err(failed)?;
@@ -77,14 +82,14 @@ fn accept(member: Member, place: SocketAddr) -> Result<Vec<TcpStream>, String> {
         match listener.accept() {
             Ok((mut stream, _)) => {
                 stream.set_nonblocking(false).map_err(failed)?;
-                stream.set_read_timeout(Some(WAIT_MAX)).map_err(failed)?;
-                let mut number = [0];
-                stream.read_exact(&mut number).map_err(failed)?;
-                let place = usize::from(number[0]).checked_sub(2);
-                let Some(peer) = place.and_then(|place| peers.get_mut(place)) else {
-                    return Err(format!("there is no node {}", number[0]));
-                };
-                *peer = Some(stream);
+                stream.set_read_timeout(Some(HELLO_MAX)).map_err(failed)?;
+                let mut hello = vec![0; 1 + secret.len()];
+                let is_node =
+                    stream.read_exact(&mut hello).is_ok() && hello[1..] == *secret.as_bytes();
+                let place = usize::from(hello[0]).checked_sub(2).filter(|_| is_node);
+                if let Some(peer) = place.and_then(|place| peers.get_mut(place)) {
+                    *peer = Some(stream);
+                }
             }
             Err(error) if error.kind() != ErrorKind::WouldBlock => return Err(failed(error)),
             Err(_) if Instant::now() >= until => {
@@ -107,18 +112,23 @@ fn connect(place: SocketAddr) -> std::io::Result<TcpStream> {
 }
 
 impl Meet for Channel {
-    fn meet(&mut self, said: u8) -> Result<Vec<u8>, String> {
-        let mut all = vec![said; self.member.nodes as usize];
+    fn meet(&mut self, said: &[u8]) -> Result<Vec<Vec<u8>>, String> {
+        let mut all = vec![said.to_vec(); self.member.nodes as usize];
         if self.member.number != 1 {
-            self.peers[0].write_all(&[said]).map_err(|error| gone(1, &error))?;
-            self.hear(0, &mut all)?;
+            self.peers[0].write_all(said).map_err(|error| gone(1, &error))?;
+            let mut heard = all.concat();
+            self.hear(0, &mut heard)?;
+            all.iter_mut().zip(heard.chunks(said.len())).for_each(|(one, heard)| {
+                one.copy_from_slice(heard);
+            });
             return Ok(all);
         }
         for peer in 0..self.peers.len() {
-            self.hear(peer, &mut all[peer + 1..peer + 2])?;
+            self.hear(peer, &mut all[peer + 1])?;
         }
+        let told = all.concat();
         for (peer, stream) in self.peers.iter_mut().enumerate() {
-            stream.write_all(&all).map_err(|error| gone(peer as u32 + 2, &error))?;
+            stream.write_all(&told).map_err(|error| gone(peer as u32 + 2, &error))?;
         }
         Ok(all)
     }

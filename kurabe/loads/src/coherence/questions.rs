@@ -5,9 +5,10 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, fcntl_lock, flock};
 
-use super::{Changed, Place, Question, Role, Seen};
+use super::{Changed, Held, Place, Question, Role, Seen, Sort};
+use crate::sys::mapped::Mapped;
 
 /// Bytes of a file: a page.
 const FILE_BYTES: usize = 4096;
@@ -16,156 +17,178 @@ const RECORDS: u8 = 4;
 const RECORD_BYTES: usize = 64;
 const MODES: [u32; 2] = [0o600, 0o640];
 
+/// One about a file that the writer changes: the reader has read it before, and opens it again. What is different is
+/// said by each of the others.
+const OF_A_FILE: Question = Question {
+    name: "",
+    text: "",
+    not_by: &[Sort::Nfs],
+    not_asked_on: None,
+    prepare: make_old,
+    look: |place| is(&place.file, OLD).and(Ok(None)),
+    change: |_, _| Ok(Changed::default()),
+    both: false,
+    answer: |place, _| of_file(&place.file, NEW),
+    can_come: true,
+};
+
+/// One about a file that the reader has kept open.
+const OF_AN_OPEN_FILE: Question =
+    Question { look: open_and_read, answer: |_, seen| of_open(seen), ..OF_A_FILE };
+
 /// All of them, in the order of the table.
-pub static QUESTIONS: [Question; 12] = [
+pub static QUESTIONS: [Question; 15] = [
     Question {
         name: "close-to-open",
         text: "written and closed, then opened: the bytes are the new ones",
-        by_nfs: true,
-        prepare: make_old,
-        look: |place| is(&place.file, OLD).and(Ok(None)),
-        change: |place, _| {
-            existing(&place.file)?.write_all_at(&bytes(NEW), 0)?;
-            Ok(Changed::default())
-        },
-        both: false,
-        answer: |place, _| of_file(&place.file, NEW),
-        can_come: true,
+        not_by: &[],
+        change: |place, _| existing(&place.file)?.write_all_at(&bytes(NEW), 0).map(nothing_held),
+        ..OF_A_FILE
     },
     Question {
         name: "fsync-then-read",
         text: "written and synced, then read from a file that was open before",
-        by_nfs: false,
-        prepare: make_old,
-        look: open_and_read,
         change: |place, _| {
             let file = existing(&place.file)?;
             file.write_all_at(&bytes(NEW), 0)?;
-            file.sync_all()?;
-            Ok(Changed { _held: Some(file), ..Changed::default() })
+            file.sync_all().and(held_open(file))
         },
-        both: false,
-        answer: |_, seen| of_open(seen),
-        can_come: true,
+        ..OF_AN_OPEN_FILE
     },
     Question {
         name: "write-then-read",
         text: "written, neither synced nor closed, then read from a file that was open before",
-        by_nfs: false,
-        prepare: make_old,
-        look: open_and_read,
         change: |place, _| {
             let file = existing(&place.file)?;
-            file.write_all_at(&bytes(NEW), 0)?;
-            Ok(Changed { _held: Some(file), ..Changed::default() })
+            file.write_all_at(&bytes(NEW), 0).and(held_open(file))
         },
-        both: false,
-        answer: |_, seen| of_open(seen),
-        can_come: true,
+        ..OF_AN_OPEN_FILE
+    },
+    Question {
+        name: "mmap",
+        text: "written through a mapping (mmap) and synced (msync), then read through a mapping that was there before",
+        not_by: &[Sort::Nfs, Sort::Smb],
+        look: |place| {
+            let mapped = Mapped::of(&existing(&place.file)?, FILE_BYTES)?;
+            is_bytes(&mapped.read(), OLD)
+                .map_or(Ok(Some(Held::Mapped(mapped))), |found| Err(io::Error::other(found)))
+        },
+        change: |place, _| {
+            let mapped = Mapped::of(&existing(&place.file)?, FILE_BYTES)?;
+            mapped.fill(NEW)?;
+            Ok(Changed { _held: Some(Held::Mapped(mapped)), ..Changed::default() })
+        },
+        ..OF_AN_OPEN_FILE
     },
     Question {
         name: "size",
         text: "appended to and closed, then stat: the size is the new one",
-        by_nfs: false,
-        prepare: make_old,
+        not_by: &[Sort::Nfs, Sort::Smb],
         look: |place| fs::metadata(&place.file).and(Ok(None)),
         change: |place, _| {
-            OpenOptions::new().append(true).open(&place.file)?.write_all(b"more")?;
-            Ok(Changed::default())
+            let mut file = OpenOptions::new().append(true).open(&place.file)?;
+            file.write_all(b"more").map(nothing_held)
         },
-        both: false,
         answer: |place, _| {
             let (bytes, should) = (fs::metadata(&place.file)?.len(), FILE_BYTES as u64 + 4);
             Ok((bytes != should).then(|| format!("{bytes} bytes in the place of {should}")))
         },
-        can_come: true,
+        ..OF_A_FILE
     },
     Question {
         name: "mode",
         text: "chmod, then stat: the mode is the new one",
-        by_nfs: false,
-        prepare: |place| {
-            make_old(place)?;
-            set_mode(&place.file, MODES[0])
-        },
+        not_by: &[Sort::Nfs, Sort::Smb],
+        prepare: |place| make_old(place).and_then(|()| set_mode(&place.file, MODES[0])),
         look: |place| fs::metadata(&place.file).and(Ok(None)),
-        change: |place, _| set_mode(&place.file, MODES[1]).and(Ok(Changed::default())),
-        both: false,
+        change: |place, _| set_mode(&place.file, MODES[1]).map(nothing_held),
         answer: |place, _| {
             let mode = fs::metadata(&place.file)?.permissions().mode() & 0o777;
             Ok((mode != MODES[1]).then(|| format!("mode {mode:o} in the place of {:o}", MODES[1])))
         },
-        can_come: true,
+        ..OF_A_FILE
     },
     Question {
         name: "create",
         text: "created and closed, then opened by a name that was not there before",
-        by_nfs: false,
+        not_by: &[Sort::Nfs, Sort::Smb],
         prepare: |_| Ok(()),
         look: |place| match File::open(&place.file) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
             Ok(_) => Err(io::Error::other("the name is there already")),
         },
-        change: |place, _| fs::write(&place.file, bytes(NEW)).and(Ok(Changed::default())),
-        both: false,
-        answer: |place, _| of_file(&place.file, NEW),
-        can_come: true,
+        change: |place, _| fs::write(&place.file, bytes(NEW)).map(nothing_held),
+        ..OF_A_FILE
     },
     Question {
         name: "delete",
         text: "deleted, then opened: it is not there",
-        by_nfs: false,
-        prepare: make_old,
-        look: |place| is(&place.file, OLD).and(Ok(None)),
-        change: |place, _| fs::remove_file(&place.file).and(Ok(Changed::default())),
-        both: false,
+        not_by: &[Sort::Nfs, Sort::Smb],
+        change: |place, _| fs::remove_file(&place.file).map(nothing_held),
         answer: |place, _| match File::open(&place.file) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
             Ok(_) => Ok(Some("the file can still be opened".into())),
         },
-        can_come: true,
+        ..OF_A_FILE
     },
     Question {
         name: "rename",
         text: "another file renamed over it, then opened: the bytes are the new ones",
-        by_nfs: false,
-        prepare: |place| {
-            make_old(place)?;
-            fs::write(&place.other, bytes(NEW))
+        not_by: &[Sort::Nfs, Sort::Smb],
+        prepare: |place| make_old(place).and_then(|()| fs::write(&place.other, bytes(NEW))),
+        change: |place, _| fs::rename(&place.other, &place.file).map(nothing_held),
+        ..OF_A_FILE
+    },
+    Question {
+        name: "listing",
+        text: "one file created and another one deleted, then the directory listed: it has the one and not the other",
+        not_by: &[Sort::Nfs, Sort::Smb],
+        prepare: |place| fs::write(&place.other, b""),
+        look: |place| match listed(place)? {
+            [false, true] => Ok(None),
+            _ => Err(io::Error::other("the listing is another one than before the change")),
         },
-        look: |place| is(&place.file, OLD).and(Ok(None)),
-        change: |place, _| fs::rename(&place.other, &place.file).and(Ok(Changed::default())),
-        both: false,
-        answer: |place, _| of_file(&place.file, NEW),
-        can_come: true,
+        change: |place, _| {
+            fs::write(&place.file, b"")?;
+            fs::remove_file(&place.other).map(nothing_held)
+        },
+        answer: |place, _| {
+            Ok(match listed(place)? {
+                [true, false] => None,
+                [false, true] => Some("the listing is the old one".into()),
+                [true, true] => Some("the deleted file is listed".into()),
+                [false, false] => Some("the created file is not listed".into()),
+            })
+        },
+        ..OF_A_FILE
     },
     Question {
         name: "append",
         text: "both append at the same time (O_APPEND) and close: every record is there once",
-        by_nfs: false,
+        not_by: &[Sort::Nfs, Sort::Smb],
         prepare: |place| fs::write(&place.file, b""),
         look: |_| Ok(None),
         change: |place, role| {
             let mut file = OpenOptions::new().append(true).open(&place.file)?;
-            (0..RECORDS).try_for_each(|number| file.write_all(&record(role, number)))?;
-            Ok(Changed::default())
+            let mut records = (0..RECORDS).map(|number| record(role, number));
+            records.try_for_each(|record| file.write_all(&record)).map(nothing_held)
         },
         both: true,
         answer: |place, _| Ok(missing_record(&fs::read(&place.file)?)),
-        can_come: true,
+        ..OF_A_FILE
     },
     Question {
         name: "exclusive-create",
         text: "both create it at the same time (O_EXCL): one of them does",
-        by_nfs: true,
+        not_by: &[],
         prepare: |_| Ok(()),
         look: |_| Ok(None),
         change: |place, _| {
             let mut options = OpenOptions::new();
             match options.write(true).create_new(true).open(&place.file) {
-                Ok(file) => Ok(Changed { said: 1, _held: Some(file) }),
+                Ok(file) => Ok(Changed { said: 1, _held: Some(Held::Open(file)) }),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                     Ok(Changed::default())
                 }
@@ -179,53 +202,101 @@ pub static QUESTIONS: [Question; 12] = [
             _ => Ok(None),
         },
         can_come: false,
+        ..OF_A_FILE
     },
     Question {
         name: "lock",
         text: "locked (flock) by one: the other one does not get the lock",
-        by_nfs: true,
-        prepare: make_old,
-        look: |place| existing(&place.file).map(Some),
+        not_by: &[],
         change: |place, _| {
             let file = existing(&place.file)?;
             flock(&file, FlockOperation::NonBlockingLockExclusive)?;
-            Ok(Changed { _held: Some(file), ..Changed::default() })
+            held_open(file)
         },
-        both: false,
-        answer: |_, seen| match flock(held(seen), FlockOperation::NonBlockingLockExclusive) {
-            Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
-            Err(error) => Err(error.into()),
-            Ok(()) => Ok(Some("both have the lock".into())),
+        answer: |_, seen| got_lock(flock(open(seen), FlockOperation::NonBlockingLockExclusive)),
+        ..OF_A_LOCK
+    },
+    Question {
+        name: "fcntl-lock",
+        text: "locked (fcntl) by one: the other one does not get the lock",
+        // The stack o2cb has these locks on each node alone.
+        not_by: &[Sort::Ocfs2],
+        not_asked_on: Some((
+            Sort::Gfs2,
+            "these locks need dlm_controld, which kurabe's cluster does without; they would wait without end",
+        )),
+        change: |place, _| {
+            let file = existing(&place.file)?;
+            fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive)?;
+            held_open(file)
         },
-        can_come: false,
+        answer: |_, seen| {
+            got_lock(fcntl_lock(open(seen), FlockOperation::NonBlockingLockExclusive))
+        },
+        ..OF_A_LOCK
     },
     Question {
         name: "lock-then-read",
         text: "written under a lock, then read under the lock from a file that was open before",
-        by_nfs: true,
-        prepare: make_old,
+        not_by: &[],
         look: |place| {
             let file = existing(&place.file)?;
-            let found = read_from(&file)?;
-            is_bytes(&found, OLD).map_or(Ok(Some(file)), |found| Err(io::Error::other(found)))
+            let found = is_bytes(&read_from(&file)?, OLD);
+            found.map_or(Ok(Some(Held::Open(file))), |found| Err(io::Error::other(found)))
         },
         change: |place, _| {
             let file = existing(&place.file)?;
             flock(&file, FlockOperation::NonBlockingLockExclusive)?;
             file.write_all_at(&bytes(NEW), 0)?;
             flock(&file, FlockOperation::Unlock)?;
-            Ok(Changed { _held: Some(file), ..Changed::default() })
+            held_open(file)
         },
-        both: false,
         answer: |_, seen| {
-            flock(held(seen), FlockOperation::NonBlockingLockExclusive)?;
+            flock(open(seen), FlockOperation::NonBlockingLockExclusive)?;
             let found = of_open(seen);
-            flock(held(seen), FlockOperation::Unlock)?;
+            flock(open(seen), FlockOperation::Unlock)?;
             found
         },
-        can_come: true,
+        ..OF_A_FILE
     },
 ];
+
+/// One about who has a lock.
+const OF_A_LOCK: Question = Question {
+    look: |place| existing(&place.file).map(|file| Some(Held::Open(file))),
+    can_come: false,
+    ..OF_A_FILE
+};
+
+fn nothing_held(_: ()) -> Changed {
+    Changed::default()
+}
+
+fn held_open(file: File) -> io::Result<Changed> {
+    Ok(Changed { _held: Some(Held::Open(file)), ..Changed::default() })
+}
+
+/// What follows for the reader from its try to get a lock that the writer has.
+fn got_lock(outcome: rustix::io::Result<()>) -> io::Result<Option<String>> {
+    match outcome {
+        // Of POSIX locks either of the two is said.
+        Err(rustix::io::Errno::WOULDBLOCK | rustix::io::Errno::ACCESS) => Ok(None),
+        Err(error) => Err(error.into()),
+        Ok(()) => Ok(Some("both have the lock".into())),
+    }
+}
+
+/// Whether the directory has the one name, and the other.
+fn listed(place: &Place) -> io::Result<[bool; 2]> {
+    let directory = place.file.parent().expect("it is in a directory");
+    let mut found = [false; 2];
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        found[0] |= path == place.file;
+        found[1] |= path == place.other;
+    }
+    Ok(found)
+}
 
 /// What files are full of, before and after the change.
 const OLD: u8 = b'o';
@@ -278,19 +349,27 @@ fn read_from(file: &File) -> io::Result<Vec<u8>> {
     Ok(found)
 }
 
-fn open_and_read(place: &Place) -> io::Result<Option<File>> {
+fn open_and_read(place: &Place) -> io::Result<Option<Held>> {
     let mut file = File::open(&place.file)?;
     let mut found = Vec::new();
     file.read_to_end(&mut found)?;
-    is_bytes(&found, OLD).map_or(Ok(Some(file)), |found| Err(io::Error::other(found)))
+    let found = is_bytes(&found, OLD);
+    found.map_or(Ok(Some(Held::Open(file))), |found| Err(io::Error::other(found)))
 }
 
-fn held(seen: &Seen) -> &File {
-    seen.held.as_ref().expect("the reader kept it open")
+fn open(seen: &Seen) -> &File {
+    match &seen.held {
+        Some(Held::Open(file)) => file,
+        _ => unreachable!("the reader kept it open"),
+    }
 }
 
 fn of_open(seen: &Seen) -> io::Result<Option<String>> {
-    Ok(is_bytes(&read_from(held(seen))?, NEW))
+    let found = match &seen.held {
+        Some(Held::Mapped(mapped)) => mapped.read(),
+        _ => read_from(open(seen))?,
+    };
+    Ok(is_bytes(&found, NEW))
 }
 
 fn record(role: Role, number: u8) -> [u8; RECORD_BYTES] {

@@ -1,7 +1,8 @@
 //! Nodes that are threads, with directories of their own: what one sees of the other is what a thread copies.
 
 use std::collections::BTreeSet;
-use std::net::Ipv4Addr;
+use std::io::Write;
+use std::net::{Ipv4Addr, TcpStream};
 use std::sync::{Arc, Barrier, Mutex};
 
 use super::channel::Channel;
@@ -11,15 +12,15 @@ use super::*;
 struct Together<'a> {
     member: Member,
     barrier: &'a Barrier,
-    said: &'a Mutex<Vec<u8>>,
+    said: &'a Mutex<Vec<Vec<u8>>>,
     meetings: u32,
-    /// Called at each meeting of a question, which has four, while both wait.
+    /// Called at each meeting of a batch, which has four, while both wait.
     carry: &'a (dyn Fn(u32) + Sync),
 }
 
 impl Meet for Together<'_> {
-    fn meet(&mut self, said: u8) -> Result<Vec<u8>, String> {
-        self.said.lock().unwrap()[self.member.number as usize - 1] = said;
+    fn meet(&mut self, said: &[u8]) -> Result<Vec<Vec<u8>>, String> {
+        self.said.lock().unwrap()[self.member.number as usize - 1] = said.to_vec();
         self.barrier.wait();
         let all = self.said.lock().unwrap().clone();
         if self.member.number == 1 {
@@ -45,18 +46,21 @@ fn copy(from: &Path, to: &Path) {
 
 /// What both nodes found, each in a directory of its own.
 fn two(directories: [&Path; 2], questions: u32, carry: &(dyn Fn(u32) + Sync)) -> Vec<Check> {
-    let (barrier, said) = (Barrier::new(2), Mutex::new(vec![0; 2]));
+    let (barrier, said) = (Barrier::new(2), Mutex::new(vec![Vec::new(); 2]));
     let run = |number: u32| {
+        // As a process has, which is who has a POSIX lock.
+        crate::sys::own_file_table().unwrap();
         let member = Member { number, nodes: 2 };
         let mut meet = Together { member, barrier: &barrier, said: &said, meetings: 0, carry };
-        let asked = Asked { questions, member, wait_max: Duration::from_millis(5) };
+        let asked = Asked { questions, member, sort: None, wait_max: Duration::from_millis(5) };
         let directory = directories[number as usize - 1];
         ask(asked, directory, &mut meet, &AtomicBool::new(false)).unwrap()
     };
     let checks = |answers: Vec<Answers>| answers.into_iter().map(|one| one.check).collect();
     std::thread::scope(|scope| {
         let other = scope.spawn(|| checks(run(2)));
-        let mut all: Vec<Check> = checks(run(1));
+        let one = scope.spawn(|| checks(run(1)));
+        let mut all: Vec<Check> = one.join().unwrap();
         let other: Vec<Check> = other.join().unwrap();
         Check::add_all(&mut all, other);
         all
@@ -90,6 +94,29 @@ fn a_reader_that_keeps_the_old_state_is_caught_by_every_question() {
         assert_eq!((check.tried, check.violated), (1, 1), "{check:?}");
     }
     assert_eq!(checks[0].first.as_deref(), Some("question 0: the bytes are the old ones"));
+}
+
+#[test]
+fn what_a_file_system_does_not_promise_is_marked_and_what_it_cannot_answer_is_not_asked() {
+    let of = |name: &str, sort| {
+        let question = QUESTIONS.iter().find(|one| one.name == name).unwrap();
+        let check = question.unasked(sort).check;
+        (check.not_promised, check.evidence.is_some())
+    };
+    assert_eq!(of("mmap", None), (false, false));
+    assert_eq!(of("mmap", Some(Sort::Nfs)), (true, false));
+    assert_eq!(of("mmap", Some(Sort::Smb)), (true, false));
+    assert_eq!(of("close-to-open", Some(Sort::Nfs)), (false, false));
+    assert_eq!(of("fcntl-lock", Some(Sort::Ocfs2)), (true, false));
+    assert_eq!(of("fcntl-lock", Some(Sort::Gfs2)), (false, true));
+    let asked = |sort| {
+        let member = Member { number: 1, nodes: 2 };
+        let asked = Asked { questions: BATCH, member, sort, wait_max: WAIT_MAX };
+        Batch::of(0..BATCH, asked, Path::new("/")).questions.len()
+    };
+    assert_eq!((asked(None), asked(Some(Sort::Gfs2))), (BATCH as usize, BATCH as usize - 2));
+    let directory = tempfile::tempdir().unwrap();
+    assert_eq!(Sort::of(directory.path()).unwrap(), None);
 }
 
 #[test]
@@ -140,8 +167,7 @@ fn what_two_did_at_once_is_judged_by_both() {
 #[test]
 fn every_node_is_writer_and_reader() {
     for nodes in 2..=4 {
-        let turns = 2 * nodes * QUESTIONS.len() as u32;
-        let pairs: BTreeSet<[u32; 2]> = (0..turns).map(|number| pair(number, nodes)).collect();
+        let pairs: BTreeSet<[u32; 2]> = (0..2 * nodes).map(|batch| pair(batch, nodes)).collect();
         assert!(pairs.iter().all(|[writer, reader]| writer != reader));
         let readers: BTreeSet<u32> = pairs.iter().map(|pair| pair[1]).collect();
         assert_eq!(readers, (1..=nodes).collect());
@@ -158,18 +184,24 @@ fn nodes_hear_each_other_and_name_the_one_that_is_gone() {
             let said = said.clone();
             std::thread::spawn(move || {
                 let member = Member { number, nodes: 3 };
-                let mut channel = Channel::open(member, Ipv4Addr::LOCALHOST, free).unwrap();
-                let heard = channel.meet(number as u8 * 10).unwrap();
+                if number == 3 {
+                    // Who has another secret is not taken for the second node.
+                    let stranger = TcpStream::connect(("127.0.0.1", free));
+                    stranger.and_then(|mut other| other.write_all(b"\x02other")).unwrap_or(());
+                }
+                let first = Ipv4Addr::LOCALHOST.into();
+                let mut channel = Channel::open(member, first, free, "token").unwrap();
+                let heard = channel.meet(&[number as u8 * 10, number as u8]).unwrap();
                 said.lock().unwrap().push(heard);
                 if number == 3 {
                     return Ok(Vec::new());
                 }
-                channel.meet(0)
+                channel.meet(&[0])
             })
         })
         .collect();
     let ends: Vec<_> = nodes.into_iter().map(|node| node.join().unwrap()).collect();
-    assert_eq!(*said.lock().unwrap(), vec![vec![10, 20, 30]; 3]);
+    assert_eq!(*said.lock().unwrap(), vec![vec![vec![10, 1], vec![20, 2], vec![30, 3]]; 3]);
     assert!(ends[0].as_ref().unwrap_err().contains("node 3 is gone"), "{ends:?}");
     assert!(ends[1].as_ref().unwrap_err().contains("node 1 is gone"), "{ends:?}");
 }

@@ -1,6 +1,6 @@
 //! What the nodes of a contender see of each other's files: [`crate::coherence`], as a load of several nodes.
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::sync::atomic::AtomicBool;
 
 use serde::{Deserialize, Serialize};
@@ -12,8 +12,8 @@ use vocabulary::kind::{
 use vocabulary::load::LoadTask;
 use vocabulary::report::{LoadReport, Metric, Unit};
 
-use crate::coherence::channel::{Channel, PORT};
-use crate::coherence::{Answers, Asked, Member, QUESTIONS, WAIT_MAX, ask};
+use crate::coherence::channel::{Channel, PORT, SECRET_VARIABLE};
+use crate::coherence::{Answers, Asked, Member, QUESTIONS, Sort, WAIT_MAX, ask};
 
 pub(super) const KIND: Kind = Kind::of::<CoherenceLoad>(
     "coherence",
@@ -98,8 +98,10 @@ impl Generator for CoherenceLoad {
                 "each node has a directory of its own; write same-files behind the guest".into()
             );
         }
-        let mut channel = Channel::open(member, first, PORT)?;
-        let asked = Asked { questions: self.questions, member, wait_max: WAIT_MAX };
+        let secret = std::env::var(SECRET_VARIABLE).unwrap_or_default();
+        let mut channel = Channel::open(member, first, PORT, &secret)?;
+        let sort = Sort::of(directory).map_err(|error| format!("the file system: {error}"))?;
+        let asked = Asked { questions: self.questions, member, sort, wait_max: WAIT_MAX };
         let answers = ask(asked, directory, &mut channel, stop)?;
         let late = |ns: u64, name| Metric::new(name, ns as f64, Unit::Nanoseconds);
         let longest_ns = answers.iter().map(|one| one.late_ns).max().unwrap_or(0);
@@ -111,7 +113,7 @@ impl Generator for CoherenceLoad {
 }
 
 /// Which node this is, and the first one's address.
-fn surroundings() -> Result<(Member, Ipv4Addr), String> {
+fn surroundings() -> Result<(Member, IpAddr), String> {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
     let addresses = std::env::var("KURABE_ADDRESSES").unwrap_or_default();
     let first = addresses.split(',').next().and_then(|text| text.parse().ok());

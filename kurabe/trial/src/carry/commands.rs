@@ -1,5 +1,7 @@
 //! The commands of a trial: the workload's own, those of the user around it, and how their end is judged.
 
+use loads::coherence::channel::SECRET_VARIABLE;
+
 use super::*;
 use crate::aged::AGED_VARIABLE;
 
@@ -167,10 +169,11 @@ impl Trial<'_> {
         let node = spec.node.as_ref().map_or((1, 1), |node| (node.number, node.nodes));
         let (number, count) = (node.0.to_string(), node.1.to_string());
         environment.extend([("KURABE_NODE", number.as_str()), ("KURABE_NODES", count.as_str())]);
-        let addresses: Vec<String> = (1..=node.1).map(nodes::address_text).collect();
-        let addresses = addresses.join(",");
-        if spec.node.is_some() {
-            environment.push(("KURABE_ADDRESSES", &addresses));
+        let addresses;
+        if let Some(node) = &spec.node {
+            addresses = nodes::addresses(node);
+            environment
+                .extend([("KURABE_ADDRESSES", &*addresses), (SECRET_VARIABLE, &node.secret)]);
         }
         let aged = aged::directory_of(spec, self.root.as_deref().unwrap_or(directory));
         environment.extend(aged.as_deref().map(|aged| (AGED_VARIABLE, aged)));

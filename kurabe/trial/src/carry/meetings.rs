@@ -18,6 +18,11 @@ impl Trial<'_> {
         }
     }
 
+    /// Whether this is a node in a guest, which ends with its trial.
+    pub(super) fn is_node_of_guests(&self) -> bool {
+        self.spec.node.is_some() && self.spec.contender.environment.guest().is_some()
+    }
+
     pub(super) fn has_same_files(&self) -> bool {
         self.spec.contender.environment.same_files()
     }

@@ -6,16 +6,19 @@
 //! The load's directory lies in another one, into which only this process's user can look, and the user as whom
 //! the load runs. The load may change the rights of its own directory, but not of that one. So nobody else gets
 //! at what it makes, such as a setuid program.
+//!
+//! Of several machines that have the directory mounted the first one makes the subdirectory, and removes it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use lab::spec::Node as Member;
 use rustix::fs::{AtFlags, statat};
 use trust::{Directory as OpenDirectory, Refused};
 
 use super::kernel::sync_file_system;
 use super::{FileSystem, Instance, Kind, Stage};
-use crate::ledger::{Ledger, Taken, random_name};
+use crate::ledger::{Ledger, NAME_PREFIX, Taken, random_name};
 use crate::scratch::Occupied;
 use crate::tool::{Failure, Toolbox};
 use crate::user::User;
@@ -32,8 +35,10 @@ pub static DIRECTORY: FileSystem = FileSystem {
 
 fn begin(stage: Stage) -> Box<dyn Instance> {
     let parent = stage.directory.expect("the notation of a dir: contender names a directory");
-    let (identity, scratch) = (stage.directory_identity, stage.scratch);
-    Box::new(DirectoryInstance { parent, identity, name: random_name(), scratch, taken: None })
+    let (identity, scratch, member) = (stage.directory_identity, stage.scratch, stage.member);
+    let of_all = |member: &Member| format!("{NAME_PREFIX}{}", member.cluster);
+    let name = member.as_ref().map_or_else(random_name, of_all);
+    Box::new(DirectoryInstance { parent, identity, name, member, scratch, taken: None })
 }
 
 /// Rights of a trial's subdirectory and of the load's directory in it.
@@ -48,6 +53,8 @@ struct DirectoryInstance {
     identity: Option<(u64, u64)>,
     /// Name of the trial's subdirectory.
     name: String,
+    /// Which of several machines this is.
+    member: Option<Member>,
     scratch: Arc<Occupied>,
     taken: Option<Made>,
 }
@@ -56,8 +63,8 @@ struct DirectoryInstance {
 struct Made {
     parent: OpenDirectory,
     own: OpenDirectory,
-    /// The ledger that names it.
-    ledger: (Ledger, u64),
+    /// The ledger that names it; absent where another machine made it.
+    ledger: Option<(Ledger, u64)>,
 }
 
 impl Made {
@@ -101,6 +108,18 @@ impl Instance for DirectoryInstance {
                 "{path} is another directory than the one that the study began with"
             )));
         }
+        if self.member.as_ref().is_some_and(|member| member.number > 1) {
+            let own = parent.open_directory(&self.name).map_err(|refused| {
+                Failure::of(if refused.is_missing() {
+                    let path = self.parent.display();
+                    format!("{path} is another directory here than on the first node: what that made is not there")
+                } else {
+                    format!("the contender's directory: {refused}")
+                })
+            })?;
+            self.taken = Some(Made { parent, own, ledger: None });
+            return Ok(());
+        }
         let ledger = self
             .scratch
             .ledger()
@@ -110,7 +129,7 @@ impl Instance for DirectoryInstance {
             .take(Taken::Subdirectory { parent: taken, name })
             .map_err(|error| failed("writing the trial's ledger for", error))?;
         let own = parent.make_directory(&self.name, DIRECTORY_MODE).map_err(refused)?;
-        let made = self.taken.insert(Made { parent, own, ledger: (ledger, id) });
+        let made = self.taken.insert(Made { parent, own, ledger: Some((ledger, id)) });
         made.own.make_directory(LOADS, DIRECTORY_MODE).map_err(refused)?;
         Ok(())
     }
@@ -130,7 +149,7 @@ impl Instance for DirectoryInstance {
 
     fn end(&mut self, _: &mut Toolbox) -> Result<(), Failure> {
         let Some(made) = self.taken.take() else { return Ok(()) };
-        let (ledger, id) = &made.ledger;
+        let Some((ledger, id)) = &made.ledger else { return Ok(()) };
         let removed = made.remove(&self.name).map_err(std::io::Error::from);
         let removed = removed.and_then(|()| ledger.gave_back(*id));
         removed.map_err(|error| {

@@ -99,7 +99,8 @@ mod tests {
 
     #[test]
     fn all_nodes_are_told_of_the_same_cluster() {
-        let member = |number| Member { number, nodes: 3, cluster: "k12".into() };
+        let member =
+            |number| Member { number, nodes: 3, cluster: "k12".into(), ..Member::default() };
         let text = configuration(&member(1));
         assert_eq!(text, configuration(&member(3)));
         assert!(

@@ -189,7 +189,7 @@ mod tests {
     fn every_node_mounts_what_the_first_one_serves() {
         let options = vec!["nocto".to_string(), "actimeo=60".to_string()];
         let layer = Layer { name: "nfs".into(), mount_options: options, ..Layer::default() };
-        let member = Member { number: 2, nodes: 3, cluster: "k1".into() };
+        let member = Member { number: 2, nodes: 3, ..Member::default() };
         let (below, point, password) = (Path::new("/b"), Path::new("/m"), Path::new("/p"));
         let place = Place { below, point, layer: &layer, password, member: Some(&member) };
         let line = mount(&place).join(" ");
