@@ -335,7 +335,7 @@ mod tests {
         assert_eq!(guests[1].notation(), format!("control: {CONTROL_STACK} 2 debian same-files"));
         assert_eq!(
             all[1][0].notation(),
-            "dir:/mnt on ssh:a,ssh:b: dir:/mnt on ssh:a,ssh:b same-files"
+            "dir:/mnt on ssh:a,ssh:b: dir:/mnt on 'ssh:a,ssh:b' same-files"
         );
         for text in [
             "ext4",

@@ -285,6 +285,7 @@ fn the_clock_on_the_wall_is_asked_only_for_moments_that_are_recorded() {
     let known = [
         // When a trial or a session began.
         "kurabe/command/src/environment/guest.rs",
+        "kurabe/command/src/environment/machines.rs",
         "kurabe/command/src/environment/processes.rs",
         "kurabe/command/src/environment/ssh.rs",
         "kurabe/command/src/power_failures/crash_result.rs",
