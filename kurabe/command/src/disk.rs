@@ -124,6 +124,9 @@ fn fit(device: &Path, destroy: &str, output: &Path) -> Result<u8, Failure> {
     });
     let fitted = fitted.inspect_err(|_| drop(std::fs::remove_file(output)))?;
     drop(granted);
+    /// From here on a profile is called a bad one.
+    const OFF_MAX: f64 = 0.15;
+    let is_bad = fitted.figures.iter().any(|figure| figure.off() > OFF_MAX);
     for Figure { name, measured, modelled } in &fitted.figures {
         print(&format!("{name}: {measured:.2}; with the profile: {modelled:.2}\n"));
     }
@@ -133,6 +136,12 @@ fn fit(device: &Path, destroy: &str, output: &Path) -> Result<u8, Failure> {
     ));
     if let Ok(words) = fitted.profile.as_words() {
         print(&format!("As a layer: hdd:{words}\n"));
+    }
+    if is_bad {
+        note(
+            "the profile does not answer as the disk did: a figure is more than 15 % off; measure again on an idle machine",
+        );
+        return Ok(exit::TRIAL_FAILED);
     }
     Ok(exit::OK)
 }

@@ -38,6 +38,8 @@ const RANDOM: usize = 400;
 const HOST_NS: u64 = 10_000;
 /// A quicker small random read is not a hard disk's.
 const READ_NS_MIN: f64 = 1.5e6;
+/// Of disks with 16,000 to 3,500 revolutions per minute.
+const REVOLUTION_NS: std::ops::Range<f64> = 3.75e6..17.2e6;
 /// Revolutions per minute that disks are made with.
 const USUAL_RPM: [f64; 7] = [4200.0, 5400.0, 5700.0, 5900.0, 7200.0, 10_000.0, 15_000.0];
 
@@ -106,6 +108,13 @@ pub struct Fitted {
     pub figures: Vec<Figure>,
 }
 
+impl Figure {
+    /// How far the model is off, as a share of what was measured.
+    pub fn off(&self) -> f64 {
+        (self.modelled / self.measured - 1.0).abs()
+    }
+}
+
 /// Something that was measured.
 #[derive(Debug, Clone)]
 pub struct Figure {
@@ -145,6 +154,13 @@ pub fn fit(
     next("seeks");
     let geometry = draft.geometry();
     let seeks = bench.seeks(&geometry)?;
+    if !REVOLUTION_NS.contains(&seeks.revolution_ns) {
+        return Err(FitError::NoHardDisk(format!(
+            "reads over one distance take times that are up to {:.1} ms apart, which is no disk's revolution; the machine must \
+             be idle",
+            seeks.revolution_ns / 1e6
+        )));
+    }
     draft.rpm(seeks.revolution_ns);
     let geometry = draft.geometry();
     let turn_ns = geometry.revolution_ns;

@@ -227,6 +227,7 @@ impl Profile {
                 Ok(seed) => self.seed = seed,
                 Err(_) => return error(format!("'{value}' is not a seed; write a whole number")),
             },
+            "position" if value == "0%" => self.slice.position = 0.0,
             "position" => match parse_percent(value) {
                 Ok(share) if (0.0..=1.0).contains(&share) => self.slice.position = share,
                 _ => return error(format!("position='{value}': write 0% (outer edge) to 100%")),

@@ -50,9 +50,8 @@ fn fitted(words: &str) {
         assert!((is - was).abs() < 0.3 + 0.05 * was, "{words}: {is} ms for {was} over {distance}");
     }
     for figure in &found.figures {
-        let off = figure.modelled / figure.measured - 1.0;
         eprintln!("  {}: {:.2}, fitted {:.2}", figure.name, figure.measured, figure.modelled);
-        assert!(off.abs() < 0.08, "{words}: {} is {:.1} % off", figure.name, off * 100.0);
+        assert!(figure.off() < 0.08, "{words}: {figure:?}");
     }
 }
 

@@ -14,6 +14,9 @@ fn every_bundled_profile_is_whole_and_has_its_sources() {
 #[test]
 fn words_are_read_and_wrong_ones_named_with_their_range() {
     let read = |words| Profile::read(Kind::Hard, words);
+    assert_eq!(read("st1000dm003,position=0%").unwrap().slice.position, 0.0);
+    let rates = read("st1000dm003,rates=200/150/100").unwrap().parameters.rates;
+    assert_eq!(rates, [(0.0, 200.0), (0.5, 150.0), (1.0, 100.0)]);
     let profile = read("st1000dm003,position=50%,seed=7,rpm=5900").unwrap();
     assert_eq!((profile.slice.position, profile.seed), (0.5, 7));
     assert_eq!(profile.parameters.get("rpm"), 5900.0);
@@ -25,6 +28,8 @@ fn words_are_read_and_wrong_ones_named_with_their_range() {
         ("7200rpm,rpm=fast", "rpm='fast' is not a number"),
         ("7200rpm,rpm=nan", "rpm=NaN is not from"),
         ("7200rpm,speed=3", "'speed' is no parameter of a hard-disk"),
+        ("7200rpm,rates=200", "write MB/s at equal distances"),
+        ("7200rpm,rates=200/0", "write MB/s at equal distances"),
         ("7200rpm,position=101%", "write 0% (outer edge) to 100%"),
         ("7200rpm,extent=x", "write a size"),
         ("7200rpm,seed=-1", "'-1' is not a seed"),
