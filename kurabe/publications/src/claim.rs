@@ -132,7 +132,10 @@ pub fn blocks(judged: &[Judged], study: &Study) -> Vec<Block> {
     if judged.is_empty() {
         return Vec::new();
     }
-    let heading = "What the publication concluded, and what is so here";
+    let heading = match study.source {
+        Some(_) => "What the publication concluded, and what is so here",
+        None => "What holds here",
+    };
     let mut table = Table::new(&["here", "conclusion"]);
     let mut said = Vec::new();
     for one in judged {
