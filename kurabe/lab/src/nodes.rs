@@ -58,6 +58,7 @@ impl Record {
         whole.command = usage(sum, &carried);
         whole.daemon_cpu_ns = folded(sum, carried.iter().map(|one| one.daemon_cpu_ns));
         // What one machine did beside its run says nothing of all.
+        whole.kernel_threads_cpu_ns = None;
         whole.watched = None;
         let loads: Vec<&LoadReport> = carried.iter().filter_map(|one| one.load.as_ref()).collect();
         whole.load = load.map(|report| LoadReport {

@@ -70,6 +70,9 @@ pub struct Record {
     pub command: Option<CommandUsage>,
     /// CPU time in ns that a user-space file system's daemon spent on the run and its sync.
     pub daemon_cpu_ns: Option<u64>,
+    /// CPU time in ns of the threads of the kernel during the run and its sync, where nothing else ran: in a guest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kernel_threads_cpu_ns: Option<u64>,
     /// The wait for an idle device.
     pub idle_wait: Option<IdleWait>,
     /// How the files of an aged file system lay before the trial.
@@ -579,6 +582,7 @@ impl Record {
             self.command,
             self.elapsed_ns,
             self.daemon_cpu_ns,
+            self.kernel_threads_cpu_ns,
             self.space_before,
             self.space_after,
             self.layout_before,

@@ -13,6 +13,7 @@ use crate::source::Source;
 pub mod benefit;
 pub mod cost;
 pub mod latency;
+pub mod layers;
 pub mod layout;
 pub mod matrix;
 pub mod phases;
@@ -85,6 +86,7 @@ pub fn of_workload(view: &View<'_>) -> Vec<Chart> {
     charts.extend(latency::charts(view));
     charts.extend(series::charts(view));
     charts.extend(matrix::curves(view));
+    charts.extend(layers::bytes(view));
     charts.extend(cost::amplification(view));
     charts.extend(cost::flushes(view));
     charts

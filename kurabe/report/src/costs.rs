@@ -36,9 +36,10 @@ pub fn table(source: &Source, workload: &WorkloadAnalysis) -> Table {
     let amplification = |value: f64| format!("{value:.2}");
     type Words = fn(f64) -> String;
     type Value<'a> = &'a dyn Fn(&ContenderAnalysis) -> Option<f64>;
-    let rows: [(&str, &str, Words, Value<'_>); 13] = [
+    let rows: [(&str, &str, Words, Value<'_>); 14] = [
         ("CPU time of the workload", "CPU time", text::time, &|c| c.cost.command_cpu_ns),
         ("CPU time of the whole machine", "", text::time, &|c| c.cost.machine_cpu_ns),
+        ("CPU time of kernel threads", "", text::time, &|c| c.cost.kernel_threads_cpu_ns),
         ("memory of its largest process", "", text::bytes, &|c| c.cost.memory_bytes_max),
         ("read by the device", "bytes read", text::bytes, &|c| c.cost.device_read_bytes),
         ("written by the device", "bytes written", text::bytes, &|c| c.cost.device_written_bytes),

@@ -106,7 +106,10 @@ fn cost(view: &View<'_>) -> Vec<Block> {
     if workload.contenders.iter().any(is_by_calls) {
         blocks.push(Block::Note("write amplification here: device bytes over bytes passed to write calls, pipes included.".into()));
     }
-    let pictures = charts::cost::amplification(view).into_iter().chain(charts::cost::flushes(view));
+    let pictures = charts::layers::bytes(view)
+        .into_iter()
+        .chain(charts::cost::amplification(view))
+        .chain(charts::cost::flushes(view));
     blocks.extend(Block::charts(pictures));
     blocks
 }

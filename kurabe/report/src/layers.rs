@@ -12,11 +12,11 @@ use crate::{tables, text};
 const LAYERS_MAX: usize = 16;
 
 /// What one step of the way down was asked: medians over the runs.
-struct Step {
-    to: String,
+pub(crate) struct Step {
+    pub(crate) to: String,
     reads: Option<f64>,
     writes: Option<f64>,
-    written: Option<f64>,
+    pub(crate) written: Option<f64>,
     flushes: Option<f64>,
 }
 
@@ -58,7 +58,7 @@ pub fn table(source: &Source, workload: &WorkloadAnalysis) -> Option<Table> {
 }
 
 /// Those from the workload, which has `written` so many bytes, down to the device.
-fn steps(written: Option<f64>, records: &[&Record]) -> Vec<Step> {
+pub(crate) fn steps(written: Option<f64>, records: &[&Record]) -> Vec<Step> {
     let of = |step: &dyn Fn(&Record) -> Option<DeviceDelta>, to: String, counts_flushes: bool| {
         let of = |value: fn(&DeviceDelta) -> u64| {
             median(records.iter().filter_map(|record| Some(value(&step(record)?) as f64)))

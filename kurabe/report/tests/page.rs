@@ -5,7 +5,7 @@ mod harness;
 
 use harness::{Made, complete, damage, load_report, make, study, time_ns};
 use lab::load::{LoadReport, Metric, Unit};
-use lab::record::{Outcome, Phase};
+use lab::record::{DeviceDelta, LayerRecord, Outcome, Phase};
 use lab::study::WorkloadText;
 use lab::watched::Watched;
 use report::chart::Mark;
@@ -613,4 +613,19 @@ fn every_chart_is_a_picture_of_its_own() {
     }
     let ratio = pictures.iter().find(|(name, _)| name.ends_with("ratio.svg")).unwrap();
     assert!(ratio.1.contains("&lt;x&gt;&amp;&quot;"));
+}
+
+#[test]
+fn what_each_layer_was_asked_is_a_chart_and_kernel_threads_are_a_row() {
+    let made = make(&study(&["ext4", "xfs"], &["true"], 3), |record| {
+        complete(record, time_ns(record, &["ext4", "xfs"]));
+        record.kernel_threads_cpu_ns = Some(7_000_000);
+        let device = DeviceDelta { written_bytes: 3 << 20, ..DeviceDelta::default() };
+        record.layers.push(LayerRecord { layer: "luks".into(), device });
+        true
+    });
+    let page = rendered(&made);
+    for words in ["Where the bytes went", "xfs: luks: 3.00 MiB", "CPU time of kernel threads"] {
+        assert!(page.contains(words), "{words} is not in the page");
+    }
 }

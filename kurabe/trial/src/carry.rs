@@ -26,7 +26,7 @@ use crate::aged;
 use crate::command::{self, Bounds, End, Ran};
 use crate::control_group::ControlGroup;
 use crate::crash::ACK_VARIABLE;
-use crate::device::{Attached, Node, Site, attach};
+use crate::device::{Attached, Node, Site, attach, is_kurabes_guest};
 use crate::filesystem::{self, Access, FileSystem, Instance, Leaving, Stage, asks_for_discard};
 use crate::host_proc::HostProc;
 use crate::kernel_log::KernelLog;
@@ -494,8 +494,13 @@ impl Trial<'_> {
         let daemon_before_ns = instance.daemon_cpu_ns();
         let (phases, before) = (self.record.phases.len(), self.watch.read());
         let layers_before = self.layer_readings();
+        // Elsewhere they work for others too.
+        let of_kernel_before = self.host.kernel_threads_cpu_ns().filter(|_| is_kurabes_guest());
         let talk = self.run(instance, directory)?;
         self.timed(Phase::Sync, || instance.sync(tools))?;
+        let of_kernel = self.host.kernel_threads_cpu_ns().zip(of_kernel_before);
+        self.record.kernel_threads_cpu_ns =
+            of_kernel.map(|(after, before)| after.saturating_sub(before));
         let layers = layers_before.iter().zip(self.layer_readings());
         let layers = layers.filter_map(|((layer, before), (_, after))| {
             let device = after?.since(before.as_ref()?);

@@ -52,6 +52,29 @@ impl HostProc {
         })
     }
 
+    /// CPU time in ns of all threads of the kernel so far; absent where the kernel does not keep it to the
+    /// nanosecond.
+    pub fn kernel_threads_cpu_ns(&self) -> Option<u64> {
+        let entries = rustix::fs::Dir::read_from(&self.0).ok()?;
+        let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+        let of_kernel = names.filter(|name| self.is_of_kernel(name).unwrap_or(false));
+        let times = of_kernel.filter_map(|name| {
+            self.text_of(&name, "schedstat")?.split(' ').next()?.parse::<u64>().ok()
+        });
+        times.reduce(|sum, more| sum.saturating_add(more))
+    }
+
+    /// Whether a number is a thread's of the kernel (`PF_KTHREAD` of `include/linux/sched.h`).
+    fn is_of_kernel(&self, number: &str) -> Option<bool> {
+        const PF_KTHREAD: u64 = 0x0020_0000;
+        if !number.starts_with(|first: char| first.is_ascii_digit()) {
+            return None;
+        }
+        let text = self.text_of(number, "stat")?;
+        let flags: u64 = text.rsplit_once(')')?.1.split_whitespace().nth(6)?.parse().ok()?;
+        Some(flags & PF_KTHREAD != 0)
+    }
+
     /// The processes of the host that use something below `directory`, as far as they can be seen:
     /// `NAME (process NUMBER)`, with the number that it has on the host.
     pub fn users_below(&self, directory: &Path) -> Vec<String> {
@@ -121,6 +144,17 @@ mod tests {
         child.wait().unwrap();
         assert!(found);
         assert!(!host.runs("no-process-has-this"));
+    }
+
+    #[test]
+    fn a_process_is_no_thread_of_the_kernel() {
+        let host = HostProc::open().unwrap();
+        assert_eq!(host.is_of_kernel(&std::process::id().to_string()), Some(false));
+        assert_eq!(host.is_of_kernel("self"), None);
+        // In a container there may be none.
+        if let (Some(true), Some(before)) = (host.is_of_kernel("2"), host.kernel_threads_cpu_ns()) {
+            assert!(host.kernel_threads_cpu_ns() >= Some(before));
+        }
     }
 
     #[test]

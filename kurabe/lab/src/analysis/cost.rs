@@ -15,6 +15,8 @@ pub struct Cost {
     pub command_cpu_ns: Option<f64>,
     /// CPU time of the whole machine during run and sync, in ns.
     pub machine_cpu_ns: Option<f64>,
+    /// CPU time of the threads of the kernel during run and sync, in ns, in a guest.
+    pub kernel_threads_cpu_ns: Option<f64>,
     /// Resident set of the largest process, in bytes.
     pub memory_bytes_max: Option<f64>,
     /// Bytes that the device read.
@@ -124,6 +126,7 @@ pub(super) fn cost(records: &[&Record], basis: Option<AmplificationBasis>) -> Co
     };
     Cost {
         command_cpu_ns: of(&command_cpu_ns),
+        kernel_threads_cpu_ns: of(&|record| record.kernel_threads_cpu_ns.map(|ns| ns as f64)),
         machine_cpu_ns: of(&|record| {
             let of_phase = |phase| record.phase(phase)?.machine_cpu_ns;
             Some(of_phase(Phase::Run)?.saturating_add(of_phase(Phase::Sync)?) as f64)
