@@ -110,8 +110,9 @@ pub fn tool_version(tool: &str, argument: &str) -> Option<String> {
     lines.find(|line| line.contains(|c: char| c.is_ascii_digit())).map(|line| line.trim().into())
 }
 
-/// How long a tool may take to say its version.
-const VERSION_MAX: Duration = Duration::from_secs(5);
+/// How long a tool may take to say its version. The name of an aged image follows from it: on a busy machine, too, the
+/// same tools have to give the same name.
+const VERSION_MAX: Duration = Duration::from_secs(30);
 
 /// A line of `/proc/meminfo`, in bytes.
 pub(crate) fn memory_bytes(name: &str) -> Option<u64> {
