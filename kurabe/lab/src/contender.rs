@@ -260,6 +260,9 @@ impl Contender {
                     .into(),
             ));
         }
+        if !is_directory && environment.has_common_directory() {
+            return Err(fail(ONLY_DIRECTORIES.into()));
+        }
         let label = match label {
             Some("") => {
                 return Err(fail(
@@ -356,6 +359,9 @@ impl Contender {
         stack
     }
 }
+
+/// Why a file system is not made on machines that are there already.
+pub(crate) const ONLY_DIRECTORIES: &str = "on several machines kurabe makes and mounts nothing; mount it on all of them yourself, and write dir:/that/mount on ssh:a,ssh:b";
 
 /// Whether a directory that is there already can be a contender there.
 fn can_have_directory(environment: &Environment) -> bool {
@@ -499,6 +505,12 @@ mod tests {
         let message = |text: &str| Contender::parse(text, KNOWN).unwrap_err().to_string();
         assert!(message("xfs on").contains("no environment"), "{}", message("xfs on"));
         assert!(message("dir:/x on debian").contains("directory of this machine"));
+        assert!(message("ext4 on ssh:a,ssh:b").contains("makes and mounts nothing"));
+        let two = parse("dir:/x on ssh:a,ssh:b");
+        let json = serde_json::to_string(&two).unwrap();
+        assert_eq!(serde_json::from_str::<Contender>(&json).unwrap(), two, "{json}");
+        let other = json.replace("\"dir\"", "\"ext4\"");
+        assert!(serde_json::from_str::<Contender>(&other).is_err(), "{other}");
     }
 
     #[test]

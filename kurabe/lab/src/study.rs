@@ -16,7 +16,7 @@ use vocabulary::path::UserPath;
 use vocabulary::suggestion::{did_you_mean, unknown};
 
 use crate::condition;
-use crate::contender::{Contender, Known, Layer};
+use crate::contender::{Contender, Known, Layer, ONLY_DIRECTORIES};
 use crate::device::{DEFAULT_DEVICE, DeviceName};
 use crate::environment::Environment;
 use crate::name;
@@ -567,6 +567,9 @@ impl StudyText {
                         let problem =
                             format!("'{text}' is a directory of this machine; leave it out");
                         return Err(error("on", problem));
+                    }
+                    if contender.directory().is_none() && on.has_common_directory() {
+                        return Err(error("on", ONLY_DIRECTORIES));
                     }
                     if contender.environment == Environment::ThisMachine {
                         contender.environment = on.clone();

@@ -86,6 +86,9 @@ impl TryFrom<Contender> for super::Contender {
         {
             return Err("a directory is no path of this machine or of several alone");
         }
+        if layers[above].name != DIRECTORY && environment.has_common_directory() {
+            return Err(super::ONLY_DIRECTORIES);
+        }
         let store = stored.store;
         Ok(super::Contender { label, store, layers, above, aged, environment })
     }
