@@ -21,6 +21,7 @@ use crate::exit::Failure;
 use crate::runner::Executor;
 
 mod aged;
+pub mod deaths;
 pub mod dry_run;
 mod guest;
 pub mod images;

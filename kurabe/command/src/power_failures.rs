@@ -5,4 +5,5 @@ mod crash_result;
 pub mod crash_shards;
 mod crash_text;
 pub mod durability;
+mod node_death;
 pub mod promises;

@@ -407,6 +407,35 @@ fn nodes_are_asked_what_they_see_of_each_other() {
     assert_eq!(emulators(&site), [0; 0]);
 }
 
+/// The other node goes on, and finds what both acknowledged.
+#[test]
+fn a_node_dies_and_the_other_one_goes_on() {
+    let Some((site, _one)) = site_with_guest() else { return };
+    if !has_module(&site, "gfs2") || !has_package("gfs2-utils") {
+        eprintln!("SKIPPED: GFS2's module or its tools cannot be had");
+        return;
+    }
+    let check = "--check=while read -r name; do test -s $1/$name || exit 1; done <$2";
+    let load =
+        "for i in $(seq 60); do f=$KURABE_NODE-$i; echo $i >$f; sync $f; echo $f; sleep .1; done";
+    let flags = ["crash", "--kill-after", "2s", "--out", "deaths", check];
+    let refused = [&flags[..], &["--kill-node", "gfs2 on debian", "--", load]].concat();
+    site.run(&refused).expect(2).says(&["kills one of several nodes"]);
+    let asked = [&flags[..], &["--kill-node", "gfs2 on 2 debian", "--", load]].concat();
+    let ran = site.run(&asked).expect(0);
+    for text in ["held: everything", "node 2 was killed", "node 1 acknowledged nothing for"] {
+        assert!(ran.stdout.contains(text), "{}", ran.stdout);
+    }
+    let text = fs::read_to_string(site.work().join("deaths/deaths.json")).unwrap();
+    let result: Value = serde_json::from_str(&text).unwrap();
+    let checks = result["deaths"][0]["death"]["checks"].as_array().unwrap();
+    let found: Vec<_> =
+        checks.iter().map(|one| (one["name"].as_str(), one["violated"].as_u64())).collect();
+    let expected = [("durability", 0), ("self-test", 1), ("fsck", 0)];
+    assert_eq!(found, expected.map(|(name, violated)| (Some(name), Some(violated))));
+    assert_eq!(emulators(&site), [0; 0]);
+}
+
 /// A disk of somebody's, detached when dropped.
 struct LoopDisk(String);
 

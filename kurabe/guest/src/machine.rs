@@ -355,6 +355,12 @@ impl Guest {
         self.killed = true;
     }
 
+    /// Ends it at once, as a machine that loses its power; whether it is gone.
+    pub fn cut_power(&mut self) -> bool {
+        self.kill();
+        self.wait_for_end(LEAVE_MAX).is_some()
+    }
+
     /// Waits for its end, which comes by itself when the command has ended, and says how it was.
     /// `failed` says whether the command says of itself that it failed.
     pub fn end(mut self, failed: bool) -> Ended {

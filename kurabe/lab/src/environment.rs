@@ -155,6 +155,13 @@ impl Environment {
         }
     }
 
+    /// Has several nodes work on the same files.
+    pub fn use_same_files(&mut self) {
+        if let Environment::Guests { same_files, .. } = self {
+            *same_files = true;
+        }
+    }
+
     /// How many nodes mount the contender.
     pub fn nodes(&self) -> u32 {
         match self {

@@ -21,6 +21,11 @@ pub enum Event {
         /// A short text.
         text: String,
     },
+    /// The workload acknowledges something, while one of several nodes is about to be killed, or was.
+    Acknowledged {
+        /// The line.
+        text: String,
+    },
     /// The trial waits for its first turn: everything that comes before the measured run is done.
     Ready,
     /// One of several nodes waits for the others, until it is told [`Turn::Go`].
@@ -115,7 +120,7 @@ pub struct Mark {
 }
 
 /// What a trial that takes turns is told, one JSON object a line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "turn", rename_all = "kebab-case")]
 pub enum Turn {
     /// Carry one slice out.
@@ -132,6 +137,16 @@ pub enum Turn {
     },
     /// All nodes have met.
     Go,
+    /// Another node is dead, which is certain.
+    Died {
+        /// Its number.
+        node: u32,
+    },
+    /// All nodes that live have met: ask what is left of what all of them acknowledged.
+    Ask {
+        /// The acknowledgements, in the order in which they came.
+        acknowledged: Vec<String>,
+    },
     /// There are no more turns.
     End,
 }

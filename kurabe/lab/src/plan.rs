@@ -197,6 +197,7 @@ impl Plan {
             side_by_side,
             node: None,
             power_cuts: None,
+            node_death: None,
             cache: study.cache,
             timeout_ns: study.timeout_ns,
             idle_wait_ns_max: study.idle_wait_ns_max,

@@ -55,6 +55,8 @@ pub struct TrialSpec {
     pub workload: Workload,
     /// Of a trial that is not timed: the power is cut at many instants of its load.
     pub power_cuts: Option<PowerCuts>,
+    /// Of a trial on several nodes that is not timed: one of them is killed while the workload runs.
+    pub node_death: Option<NodeDeath>,
     /// State of the caches when the run begins.
     pub cache: Cache,
     /// Bound on the whole trial in ns; past it the command is killed and the trial is recorded as
@@ -74,6 +76,19 @@ pub struct TrialSpec {
     pub scratch: PathBuf,
     /// Where the command's standard output and error go.
     pub output: Output,
+}
+
+/// A node that is killed, and what is asked of the others.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeDeath {
+    /// Its number.
+    pub node: u32,
+    /// Where the workload's check runs.
+    pub check_directory: PathBuf,
+    /// Bound on one check in ns.
+    pub check_timeout_ns: u64,
+    /// Bound on the workload in ns.
+    pub timeout_ns: u64,
 }
 
 /// A file system that was aged before.

@@ -292,6 +292,7 @@ mod tests {
             node: None,
             workload,
             power_cuts: None,
+            node_death: None,
             cache: Cache::Cold,
             timeout_ns: None,
             idle_wait_ns_max: 0,

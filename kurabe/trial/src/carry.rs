@@ -19,7 +19,7 @@ use lab::spec::{Aged, Cache, CommandLine, Output, TrialSpec};
 use loads::counters::{DeviceCounters, DeviceReading, machine_cpu_ns};
 use loads::{KINDS, age, programs};
 use serde_json::Value;
-use vocabulary::check::Check;
+use vocabulary::check::{Check, DURABILITY};
 use vocabulary::load::{LoadTask, Stage as LoadStage, Target};
 
 use crate::aged;
@@ -51,7 +51,10 @@ const QUIET_INTERVAL: Duration = Duration::from_millis(50);
 
 mod commands;
 mod meetings;
+mod outlive;
 mod turns;
+
+pub use outlive::{FSCK, SELF_TEST};
 
 /// Carries the trial out and tells `emit` what it is doing. A trial that stands side by side with
 /// others is told by `turns` when it is its turn.
@@ -89,6 +92,7 @@ pub fn carry_out(
         part: None,
         prepared: Value::Null,
         tracer: None,
+        dead: None,
     };
     let mut tools = Toolbox::new(trial.deadline, stop.clone());
     tools.see_host(host);
@@ -138,6 +142,8 @@ struct Trial<'a> {
     prepared: Value,
     /// What follows the requests of the device, while it is measured.
     tracer: Option<Tracer>,
+    /// The node among several that was killed.
+    dead: Option<u32>,
 }
 
 impl Trial<'_> {
@@ -356,6 +362,9 @@ impl Trial<'_> {
             self.record.space_before = space(&directory).filter(|_| has_files);
             self.prepare(&directory)?;
             self.meet(Meeting::Run, tools)?;
+            if let Some(death) = &spec.node_death {
+                return self.outlive(death, instance, tools);
+            }
             self.begin_measuring(file_system, &mut attached, tools)?;
             self.run_once(instance, tools, &directory)?;
             self.end_measuring(&mut attached)?;

@@ -48,6 +48,7 @@ use cause::Files;
 pub use cause::{Cause, Trace};
 use judge::Acknowledged;
 pub use judge::{Finding, Found, Spent, Tally};
+pub(crate) use judge::{Receiver, finding_of, with_arguments};
 use places::Places;
 use recorded::copy_written;
 pub use recorded::recording_bytes_max;

@@ -498,6 +498,11 @@ pub trait Instance: Send {
         Ok(())
     }
 
+    /// Another of several nodes, of this number, is dead: whoever decides that in a cluster has decided it.
+    fn died(&mut self, _: u32) -> Result<(), Failure> {
+        Ok(())
+    }
+
     /// Unmounts it.
     fn unmount(&mut self, _: &mut Toolbox) -> Result<(), Failure> {
         Ok(())

@@ -504,6 +504,7 @@ impl Maker<'_> {
             node: None,
             workload,
             power_cuts: None,
+            node_death: None,
             cache: Cache::Warm,
             timeout_ns: Some(AGEING_MAX.as_nanos() as u64),
             idle_wait_ns_max: 0,

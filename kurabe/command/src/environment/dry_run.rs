@@ -181,6 +181,7 @@ impl<'a> Dry<'a> {
             node: None,
             measure_layout: false,
             power_cuts: None,
+            node_death: None,
             cache: Cache::Warm,
             timeout_ns: Some(bound.as_nanos() as u64),
             idle_wait_ns_max: 0,

@@ -84,6 +84,15 @@ impl Boot {
         Ok(Boot { place: place_of(spec).into(), disk, modules })
     }
 
+    /// What nodes need of which one is killed, on a disk of kurabe's own.
+    pub fn of_nodes(spec: &TrialSpec, path: PathBuf) -> Boot {
+        let mut modules: Vec<&str> = module_of(&spec.contender).into_iter().collect();
+        modules.extend(modules_of_nodes(&spec.contender));
+        modules.extend(trial::upper::modules(&spec.contender));
+        let disk = Disk { path, direct: false, discard: false, shared: true };
+        Boot { place: place_of(spec).into(), disk, modules }
+    }
+
     pub fn begin(&self, images: &Images, link: Option<Link>) -> Result<Guest, String> {
         let trusted = trust::owner::words();
         let mut words = vec!["trial", "--parent", "1"];

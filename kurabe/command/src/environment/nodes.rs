@@ -31,19 +31,23 @@ use super::processes::{Heard, LOOK_INTERVAL};
 pub(super) const MEET_MAX: Duration = Duration::from_secs(240);
 
 /// One guest, and what was heard of it.
-struct Member {
-    guest: Guest,
-    speech: Option<lines::Speech>,
-    heard: Heard,
+pub(super) struct Member {
+    pub(super) guest: Guest,
+    pub(super) speech: Option<lines::Speech>,
+    pub(super) heard: Heard,
     /// Where it waits for the others, and since when.
-    waits: Option<(Meeting, Instant)>,
+    pub(super) waits: Option<(Meeting, Instant)>,
     /// When its run began.
-    began: Option<Instant>,
-    closed: bool,
+    pub(super) began: Option<Instant>,
+    pub(super) closed: bool,
+    /// It was killed, and so nobody waits for it.
+    pub(super) is_dead: bool,
+    /// What its workload acknowledged, where one of the nodes is killed, and when that was heard.
+    pub(super) acknowledged: Vec<(Instant, String)>,
 }
 
 /// Why a trial did not come to its end.
-enum Broken {
+pub(super) enum Broken {
     /// A node, by its place, failed or is gone; with what is known besides its own words.
     Node(usize, String),
     TimedOut(u64),
@@ -144,7 +148,7 @@ pub(super) fn cluster_name() -> String {
 }
 
 /// The spec of each node.
-fn specs_of(spec: &TrialSpec) -> Vec<TrialSpec> {
+pub(super) fn specs_of(spec: &TrialSpec) -> Vec<TrialSpec> {
     let nodes = spec.contender.environment.nodes();
     let cluster = cluster_name();
     let of_node = |number| TrialSpec {
@@ -157,9 +161,9 @@ fn specs_of(spec: &TrialSpec) -> Vec<TrialSpec> {
 }
 
 /// Why not all nodes are there.
-struct Unbooted {
-    message: String,
-    console: String,
+pub(super) struct Unbooted {
+    pub(super) message: String,
+    pub(super) console: String,
 }
 
 impl From<String> for Unbooted {
@@ -169,7 +173,7 @@ impl From<String> for Unbooted {
 }
 
 /// Boots all nodes, once more where one of them gives up before it runs anything.
-fn boot_all(
+pub(super) fn boot_all(
     boot: &Boot,
     spec: &TrialSpec,
     images: &Images,
@@ -204,18 +208,44 @@ fn boot_all(
 impl Member {
     fn new(guest: Guest) -> Member {
         let heard = Heard::new();
-        Member { guest, speech: None, heard, waits: None, began: None, closed: false }
+        Member {
+            guest,
+            speech: None,
+            heard,
+            waits: None,
+            began: None,
+            closed: false,
+            is_dead: false,
+            acknowledged: Vec::new(),
+        }
     }
 
-    fn tell(&self, line: impl Into<String>) {
+    pub(super) fn turn(&mut self, turn: &Turn) {
+        self.waits = None;
+        self.tell(serde_json::to_string(turn).expect("a turn has a JSON form"));
+    }
+
+    pub(super) fn tell(&self, line: impl Into<String>) {
         if let Some(speech) = &self.speech {
             speech.say(line.into());
         }
     }
 
-    fn is_done(&self) -> bool {
+    pub(super) fn is_done(&self) -> bool {
         self.heard.record.is_some()
     }
+}
+
+/// Gives every node its spec; what they say comes from then on.
+pub(super) fn begin_all(members: &mut [Member], specs: &[TrialSpec]) -> Lines {
+    let (sender, lines) = lines::channel();
+    for (number, (member, spec)) in members.iter_mut().zip(specs).enumerate() {
+        let (input, output) = member.guest.take_pipes();
+        member.speech = Some(lines::Speech::new(input));
+        lines::read(output, lines::FOREIGN, number, &sender);
+        member.tell(serde_json::to_string(spec).expect("a spec has a JSON form"));
+    }
+    lines
 }
 
 /// Hears all nodes until their records are there; gives why that did not come to be.
@@ -227,14 +257,7 @@ fn converse(
 ) -> Option<Broken> {
     let timeout_ns = specs[0].timeout_ns;
     let until = timeout_ns.map(|ns| Instant::now() + Duration::from_nanos(ns) + GRACE);
-    let (sender, lines) = lines::channel();
-    for (number, (member, spec)) in members.iter_mut().zip(specs).enumerate() {
-        let (input, output) = member.guest.take_pipes();
-        member.speech = Some(lines::Speech::new(input));
-        lines::read(output, lines::FOREIGN, number, &sender);
-        member.tell(serde_json::to_string(spec).expect("a spec has a JSON form"));
-    }
-    drop(sender);
+    let lines = begin_all(members, specs);
     loop {
         if let Err(broken) = hear(members, &lines, on_event) {
             return Some(broken);
@@ -261,7 +284,7 @@ fn converse(
 }
 
 /// Takes in what one node says, if any says something.
-fn hear(
+pub(super) fn hear(
     members: &mut [Member],
     lines: &Lines,
     on_event: &mut dyn FnMut(&Event),
@@ -270,15 +293,21 @@ fn hear(
         Ok(said) => said,
         Err(RecvTimeoutError::Timeout) => return Ok(()),
         Err(RecvTimeoutError::Disconnected) => {
-            let gone = members.iter().position(|member| !member.is_done());
+            let gone = members.iter().position(|member| !member.is_done() && !member.is_dead);
             return gone.map_or(Ok(()), |gone| Err(Broken::Node(gone, String::new())));
         }
     };
     let member = &mut members[number];
+    if member.is_dead {
+        return Ok(());
+    }
     match said {
         Said::Line(line) => {
             match member.heard.hear(&line) {
                 Some(Event::Meet { at }) => member.waits = Some((at, Instant::now())),
+                Some(Event::Acknowledged { text }) => {
+                    member.acknowledged.push((Instant::now(), text));
+                }
                 Some(event) => {
                     if matches!(event, Event::Phase { phase: Phase::Run }) {
                         member.began = Some(Instant::now());
@@ -306,15 +335,12 @@ fn hear(
 }
 
 /// Lets all nodes go on when they have met; gives the one that did not come.
-fn meet(members: &mut [Member]) -> Result<(), Broken> {
+pub(super) fn meet(members: &mut [Member]) -> Result<(), Broken> {
     let Some((at, since)) = members.iter().find_map(|member| member.waits) else { return Ok(()) };
-    let is_there = |member: &Member| member.waits.is_some_and(|(other, _)| other == at);
+    let is_there =
+        |member: &Member| member.is_dead || member.waits.is_some_and(|(other, _)| other == at);
     let Some(missing) = members.iter().position(|member| !is_there(member)) else {
-        let go = serde_json::to_string(&Turn::Go).expect("a turn has a JSON form");
-        for member in members.iter_mut() {
-            member.waits = None;
-            member.tell(&go);
-        }
+        members.iter_mut().filter(|member| !member.is_dead).for_each(|one| one.turn(&Turn::Go));
         return Ok(());
     };
     if members[missing].is_done() || members[missing].waits.is_some() {
@@ -394,7 +420,7 @@ fn of_node(
 }
 
 /// What passes frames on among more than two guests, until it is dropped.
-struct Hub {
+pub(super) struct Hub {
     ended: Arc<AtomicBool>,
 }
 

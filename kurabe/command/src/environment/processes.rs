@@ -323,6 +323,9 @@ impl Talk {
             Turn::Slice { .. } => self.state = State::Turn,
             Turn::End => self.state = State::Ending,
             Turn::Go => self.meets = false,
+            Turn::Died { .. } | Turn::Ask { .. } => {
+                unreachable!("a node that is killed is a guest")
+            }
         }
     }
 

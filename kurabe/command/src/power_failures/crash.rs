@@ -27,6 +27,7 @@ use super::crash_result::{Asked, CrashResult, Judged, Made, Seal, pasted, read, 
 use super::crash_shards;
 pub use super::crash_text::document;
 use super::crash_text::report_text;
+use super::node_death;
 use crate::environment::images::Images;
 use crate::environment::processes::Processes;
 use crate::environment::{begin_trials, check_open_files, cut_power, missing};
@@ -43,9 +44,10 @@ const CONTROL_STATES_MAX: usize = 100;
 
 /// `kurabe crash`.
 pub fn crash(args: &CrashArgs) -> Result<u8, Failure> {
-    match &args.replay {
-        Some(place) => replay(place),
-        None => record(args),
+    match (&args.replay, &args.kill_node) {
+        (Some(place), _) => replay(place),
+        (None, Some(node)) => node_death::kill_node(args, node),
+        (None, None) => record(args),
     }
 }
 
@@ -81,11 +83,6 @@ fn record(args: &CrashArgs) -> Result<u8, Failure> {
             )));
         }
     }
-    let time = |flag: &str, text: &str| {
-        parse_duration(text)
-            .map(|time| time.as_nanos() as u64)
-            .map_err(|error| Failure::refused(format!("{flag}: {error}")))
-    };
     let check = line_of_check(&args.check)?;
     let command = load_of(&args.command)?;
     let here = std::env::current_dir().map_err(Failure::broken)?;
@@ -94,7 +91,7 @@ fn record(args: &CrashArgs) -> Result<u8, Failure> {
         seed: args.seed.unwrap_or_else(|| u64::from(rand::random::<u32>())),
         asked: Asked::Check(check.clone()),
         check_directory: here,
-        check_timeout_ns: time("--check-timeout", &args.check_timeout)?,
+        check_timeout_ns: time_of("--check-timeout", &args.check_timeout)?,
         contenders: Vec::new(),
         made: Some(Made::now()),
         shard: None,
@@ -116,7 +113,7 @@ fn record(args: &CrashArgs) -> Result<u8, Failure> {
         share: None,
     };
     let setup = args.setup.as_ref().map(|line| shell(line));
-    let timeout_ns = time("--timeout", &args.timeout)?;
+    let timeout_ns = time_of("--timeout", &args.timeout)?;
     let workload = workload(Load::of_command(command), setup, Some(check));
     let spec = spec(contenders[0].clone(), cuts, workload, timeout_ns);
     if let Some(of) = args.shards {
@@ -150,6 +147,13 @@ fn record(args: &CrashArgs) -> Result<u8, Failure> {
         return Ok(SIGNAL_BASE + number as u8);
     }
     Ok(exit_code(&result))
+}
+
+/// A time that a flag gives, in ns.
+pub(super) fn time_of(flag: &str, text: &str) -> Result<u64, Failure> {
+    parse_duration(text)
+        .map(|time| time.as_nanos() as u64)
+        .map_err(|error| Failure::refused(format!("{flag}: {error}")))
 }
 
 /// Judges one contender after the other and says what was found.
@@ -352,7 +356,7 @@ pub fn believe_check(directory: &Path, check: &CommandLine) -> Result<(), String
 pub struct Laboratory {
     trials: Processes,
     /// Those of the contenders, where any runs in a guest.
-    images: Option<Images>,
+    pub(super) images: Option<Images>,
     /// Ends it.
     pub stop: Stop,
 }
@@ -459,7 +463,7 @@ pub fn workload(load: Load, setup: Option<CommandLine>, check: Option<CommandLin
 /// A trial of power cuts and nothing else.
 pub fn spec(
     contender: Contender,
-    cuts: PowerCuts,
+    cuts: impl Into<Option<PowerCuts>>,
     workload: Workload,
     timeout_ns: u64,
 ) -> TrialSpec {
@@ -477,7 +481,8 @@ pub fn spec(
         side_by_side: None,
         node: None,
         workload,
-        power_cuts: Some(cuts),
+        power_cuts: cuts.into(),
+        node_death: None,
         cache: Cache::Warm,
         timeout_ns: Some(timeout_ns),
         idle_wait_ns_max: 0,
@@ -496,6 +501,8 @@ pub enum Places {
     Here,
     /// In a guest too.
     GuestsToo,
+    /// Nowhere: one of several nodes is killed.
+    Nodes,
 }
 
 /// The contenders, of which each can have a recorder below it; `on` says where those run that do not say so.
@@ -520,11 +527,17 @@ pub fn contenders(
         }
         let here = "the workload runs on this machine; leave 'on' out";
         match (&contender.environment, places) {
+            (Environment::Guests { .. }, Places::Nodes) => {}
+            (_, Places::Nodes) => {
+                return Err(refused(
+                    "--kill-node kills one of several nodes; write 'ocfs2 on 2 debian'".into(),
+                ));
+            }
             (Environment::ThisMachine, _) | (Environment::Guest(_), Places::GuestsToo) => {}
             (_, Places::Here) => return Err(refused(here.into())),
             _ => {
                 return Err(refused(
-                    "power is cut on this machine or in one guest; write 'on debian', or leave 'on' out"
+                    "power is cut on this machine or in one guest; write 'on debian', leave 'on' out, or kill one of several nodes with --kill-node"
                         .into(),
                 ));
             }
@@ -601,12 +614,12 @@ pub fn size(text: &str) -> Result<u64, Failure> {
     }
 }
 
-fn shell(text: &str) -> CommandLine {
+pub(super) fn shell(text: &str) -> CommandLine {
     CommandLine::Shell { shell: vec!["sh".into()], line: text.into() }
 }
 
 /// The check.
-fn line_of_check(text: &Option<String>) -> Result<CommandLine, Failure> {
+pub(super) fn line_of_check(text: &Option<String>) -> Result<CommandLine, Failure> {
     let text = text.as_deref().filter(|text| !text.trim().is_empty()).ok_or_else(|| {
         Failure::refused(
             "--check: is missing; give a command that gets DIRECTORY and FILE (the acknowledgements so far) and exits with 0 (ok), 1 (lost), 2 (corrupt) or 3 (unusable)",
@@ -624,7 +637,7 @@ fn line_of_check(text: &Option<String>) -> Result<CommandLine, Failure> {
 }
 
 /// The load. It runs in the mounted directory; a program given by a path from here is taken from here.
-fn load_of(words: &[String]) -> Result<CommandLine, Failure> {
+pub(super) fn load_of(words: &[String]) -> Result<CommandLine, Failure> {
     let command = match words {
         [] => {
             return Err(Failure::refused("COMMAND: is missing; give the workload after '--'"));

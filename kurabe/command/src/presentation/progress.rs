@@ -203,6 +203,7 @@ impl Observer for Progress {
             Event::Status { text } => text,
             Event::Ready
             | Event::Meet { .. }
+            | Event::Acknowledged { .. }
             | Event::Made { .. }
             | Event::Slice { .. }
             | Event::Record { .. }

@@ -14,7 +14,7 @@ impl Trial<'_> {
         (self.emit)(&Event::Meet { at });
         match self.wait_for_turn(tools)? {
             Turn::Go => Ok(()),
-            Turn::Slice { .. } | Turn::End => Err(Failure::of("it was told to take a turn")),
+            _ => Err(Failure::of("it was told to take a turn")),
         }
     }
 
@@ -66,7 +66,8 @@ impl Trial<'_> {
         tools: &mut Toolbox,
     ) -> Result<(), Failure> {
         let (own, nodes) = self.spec.node.as_ref().map_or((1, 1), |node| (node.number, node.nodes));
-        for number in (1..=nodes).rev() {
+        let dead = self.dead;
+        for number in (1..=nodes).rev().filter(|number| dead != Some(*number)) {
             self.meet(Meeting::Unmount(number), tools)?;
             match instance.leaving().filter(|_| number == own) {
                 Some(leaving) => self.leave(instance, leaving, tools)?,

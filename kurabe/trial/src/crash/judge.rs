@@ -19,7 +19,7 @@ use vocabulary::load::Stage as LoadStage;
 
 use super::Setting;
 use super::bench::Bench;
-use crate::command::{self, Bounds, End};
+use crate::command::{self, Bounds, End, Ran};
 use crate::filesystem::Instance;
 use crate::tool::{Failure, Toolbox};
 
@@ -300,27 +300,32 @@ impl Bench<'_> {
         let mut spent = self.spent.get();
         spent += Spent { waiting_ns, check_ns: ns_since(begun) - waiting_ns, ..Spent::default() };
         self.spent.set(spent);
-        let words = ran.said;
-        match (ran.end, ran.usage.exit_code) {
-            (End::Stopped, _) => Err(Failure::Stopped),
-            (End::TimedOut, _) => Ok(Finding::of(Found::Unusable, "the check did not end")),
-            (End::Exited, Some(0)) => Ok(Finding::HELD),
-            (End::Exited, Some(1)) => Ok(Finding::of(Found::Lost, words)),
-            (End::Exited, Some(2)) => Ok(Finding::of(Found::Corrupt, words)),
-            (End::Exited, Some(3)) => Ok(Finding::of(Found::Unusable, words)),
-            (End::Exited, code) => Err(Failure::Failed {
-                message: format!(
-                    "the check exited with {}; it says 0 for ok, 1 for lost, 2 for corrupt, 3 for unusable",
-                    code_text(code)
-                ),
-                output: words,
-            }),
-        }
+        finding_of(ran)
+    }
+}
+
+/// What a check that has run says.
+pub fn finding_of(ran: Ran) -> Result<Finding, Failure> {
+    let words = ran.said;
+    match (ran.end, ran.usage.exit_code) {
+        (End::Stopped, _) => Err(Failure::Stopped),
+        (End::TimedOut, _) => Ok(Finding::of(Found::Unusable, "the check did not end")),
+        (End::Exited, Some(0)) => Ok(Finding::HELD),
+        (End::Exited, Some(1)) => Ok(Finding::of(Found::Lost, words)),
+        (End::Exited, Some(2)) => Ok(Finding::of(Found::Corrupt, words)),
+        (End::Exited, Some(3)) => Ok(Finding::of(Found::Unusable, words)),
+        (End::Exited, code) => Err(Failure::Failed {
+            message: format!(
+                "the check exited with {}; it says 0 for ok, 1 for lost, 2 for corrupt, 3 for unusable",
+                code_text(code)
+            ),
+            output: words,
+        }),
     }
 }
 
 /// A check with its two arguments.
-fn with_arguments(check: &CommandLine, directory: &Path, acknowledged: &Path) -> CommandLine {
+pub fn with_arguments(check: &CommandLine, directory: &Path, acknowledged: &Path) -> CommandLine {
     let mut words = match check {
         CommandLine::Shell { shell, line } => {
             // The two arguments are where the line names them, else at its end.

@@ -37,7 +37,7 @@ pub static GFS2: FileSystem = FileSystem {
                 4 => "errors were found",
                 _ => "it could not be checked",
             },
-            cluster: Some(Cluster { join, leaving: Some(LEAVING), left }),
+            cluster: Some(Cluster { join, leaving: Some(LEAVING), left, died }),
             ..Kernel::PLAIN
         },
     )
@@ -142,10 +142,22 @@ const LEAVING: Leaving =
 
 /// Has the locks of a node that left taken over by those that are still there.
 fn left(number: u32) -> Result<(), Failure> {
+    without(&[node(number)])
+}
+
+/// The same of one that is dead: that it is no member of the cluster any more tells the kernel to replay its journal.
+fn died(number: u32) -> Result<(), Failure> {
+    without(&[Path::new(CLUSTER).join("comms").join(number.to_string()), node(number)])
+}
+
+/// Removes what the lock manager knows of a node, while it gives no locks.
+fn without(known: &[PathBuf]) -> Result<(), Failure> {
     write(&locks("control"), "0")?;
-    let node = node(number);
-    fs::remove_dir(&node)
-        .map_err(|error| Failure::of(format!("the lock manager: {}: {error}", node.display())))?;
+    for path in known {
+        fs::remove_dir(path).map_err(|error| {
+            Failure::of(format!("the lock manager: {}: {error}", path.display()))
+        })?;
+    }
     write(&locks("control"), "1")
 }
 

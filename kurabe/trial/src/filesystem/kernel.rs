@@ -66,6 +66,8 @@ pub struct Cluster {
     pub leaving: Option<Leaving>,
     /// Another node has unmounted, or is about to and waits, by its number; this one has it mounted.
     pub left: fn(u32) -> Result<(), Failure>,
+    /// Another node is dead, by its number; this one has it mounted.
+    pub died: fn(u32) -> Result<(), Failure>,
 }
 
 /// How an unmount waits for the other nodes.
@@ -312,6 +314,10 @@ impl Instance for KernelInstance {
 
     fn left(&mut self, number: u32) -> Result<(), Failure> {
         self.of_cluster().map_or(Ok(()), |(cluster, _)| (cluster.left)(number))
+    }
+
+    fn died(&mut self, number: u32) -> Result<(), Failure> {
+        self.of_cluster().map_or(Ok(()), |(cluster, _)| (cluster.died)(number))
     }
 
     fn leaving(&self) -> Option<Leaving> {

@@ -16,6 +16,7 @@ Exit codes: 0 all held, 3 one is violated, 4 one is inconclusive, 1 one could no
 
 Examples:
   sudo kurabe crash ext4 'nb: ext4 @ nobarrier' xfs --check ./check.sh -- ./my-database-load
+  sudo kurabe crash 'ocfs2 on 2 debian' --kill-node --check ./check.sh -- ./workload.sh
   sudo kurabe crash --replay kurabe-results/crash-20260101-120000:1";
 
 /// `kurabe crash`.
@@ -61,6 +62,16 @@ pub struct CrashArgs {
     /// without one is opened without it.
     #[arg(long, conflicts_with_all = ["replay", "shards"])]
     pub lose_member: bool,
+    /// Kill one of several nodes ('ocfs2 on 2 debian') while the workload runs on all of them, and ask the others what
+    /// is left: the last node, or --kill-node=NODE. All nodes work in one directory; KURABE_NODE tells which it is.
+    #[arg(long, value_name = "NODE", num_args = 0..=1, require_equals = true, default_missing_value = "last", conflicts_with_all = ["replay", "shards", "lose_member", "states", "parallel_checks"])]
+    pub kill_node: Option<String>,
+    /// When a node is killed: half of TIME to one and a half after the run has begun.
+    #[arg(long, value_name = "TIME", default_value = "5s", requires = "kill_node")]
+    pub kill_after: String,
+    /// Deaths to try for each contender, each on new guests.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = some::<u32>, requires = "kill_node")]
+    pub deaths: u32,
     /// Record only, and divide the states among N shards, which several machines try, each as 'kurabe run
     /// SHARD'; 'kurabe merge' joins them.
     #[arg(long, value_name = "N", value_parser = whole::<u32>, allow_negative_numbers = true, conflicts_with = "replay")]
