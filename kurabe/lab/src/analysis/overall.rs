@@ -100,9 +100,9 @@ mod tests {
     /// as long times `factor`.
     fn records(plan: &Plan, factor: f64) -> Vec<Record> {
         let mut records = Vec::new();
-        for block in 0..6 {
-            for contender in 0..2 {
-                let time = STEADY[contender][block] as f64;
+        for (contender, times) in STEADY.iter().enumerate() {
+            for (block, time) in times.iter().enumerate() {
+                let time = *time as f64;
                 let other = if contender == 1 { time * factor } else { time };
                 for (workload, time) in [time, other].into_iter().enumerate() {
                     let ns = (time * MILLISECOND_NS as f64) as u64;

@@ -228,9 +228,10 @@ impl Word<'_> {
 
     /// The one of these names that it gives.
     pub fn one_of(&self, what: &str, names: &[&str]) -> Result<String, String> {
-        match names.contains(&self.value) {
-            true => Ok(self.value.into()),
-            false => Err(unknown(&format!("{what} is called"), self.value, names)),
+        if names.contains(&self.value) {
+            Ok(self.value.into())
+        } else {
+            Err(unknown(&format!("{what} is called"), self.value, names))
         }
     }
 }
