@@ -158,7 +158,7 @@ impl Session {
             _ => return None,
         };
         Some(format!(
-            "the budget of {} {why}; to go on: kurabe resume RESULT --more BLOCKS",
+            "the budget of {} {why}; to go on: kurabe resume RESULT --more ROUNDS",
             rough(budget)
         ))
     }

@@ -15,10 +15,12 @@ mod questions;
 use std::fs::{self, File};
 use std::io;
 use std::ops::Range;
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use rustix::fs::{Mode, OFlags};
 use vocabulary::check::Check;
 
 pub use questions::QUESTIONS;
@@ -178,13 +180,18 @@ pub fn ask(
     meet: &mut dyn Meet,
     stop: &AtomicBool,
 ) -> Result<Vec<Answers>, String> {
+    // Opened once: a link in its place is refused, and another directory that takes its name is not used.
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let opened = rustix::fs::open(directory, flags, Mode::empty())
+        .map_err(|error| format!("opening {}: {error}", directory.display()))?;
+    let directory = PathBuf::from(format!("/proc/thread-self/fd/{}", opened.as_raw_fd()));
     let mut answers: Vec<Answers> = QUESTIONS.iter().map(|one| one.unasked(asked.sort)).collect();
     for first in (0..asked.questions).step_by(BATCH as usize) {
         if stop.load(Ordering::SeqCst) {
             return Err("stopped".into());
         }
         let numbers = first..asked.questions.min(first + BATCH);
-        let batch = Batch::of(numbers, asked, directory);
+        let batch = Batch::of(numbers, asked, &directory);
         batch.ask(meet, &mut answers)?;
     }
     Ok(answers)

@@ -30,6 +30,10 @@ use super::processes::{Heard, LOOK_INTERVAL};
 /// dead, and an emulated one is several times slower.
 pub(super) const MEET_MAX: Duration = Duration::from_secs(240);
 
+/// Acknowledgements of a node that are kept: a workload of a few minutes has far fewer, a hostile guest would have
+/// any number.
+const ACKNOWLEDGED_MAX: usize = 100_000;
+
 /// One guest, and what was heard of it.
 pub(super) struct Member {
     pub(super) guest: Guest,
@@ -305,9 +309,7 @@ pub(super) fn hear(
         Said::Line(line) => {
             match member.heard.hear(&line) {
                 Some(Event::Meet { at }) => member.waits = Some((at, Instant::now())),
-                Some(Event::Acknowledged { text }) => {
-                    member.acknowledged.push((Instant::now(), text));
-                }
+                Some(Event::Acknowledged { text }) => member.acknowledge(text),
                 Some(event) => {
                     if matches!(event, Event::Phase { phase: Phase::Run }) {
                         member.began = Some(Instant::now());

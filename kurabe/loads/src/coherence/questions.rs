@@ -1,11 +1,14 @@
 //! The questions, one entry each.
+//!
+//! Whoever serves the directory may be hostile: no file is opened through a link, or under a second name, and what is
+//! made is made anew.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
-use rustix::fs::{FlockOperation, fcntl_lock, flock};
+use rustix::fs::{FlockOperation, OFlags, fcntl_lock, flock};
 
 use super::{Changed, Held, Place, Question, Role, Seen, Sort};
 use crate::sys::mapped::Mapped;
@@ -84,13 +87,13 @@ pub static QUESTIONS: [Question; 15] = [
         name: "size",
         text: "appended to and closed, then stat: the size is the new one",
         not_by: &[Sort::Nfs, Sort::Smb],
-        look: |place| fs::metadata(&place.file).and(Ok(None)),
+        look: |place| fs::symlink_metadata(&place.file).and(Ok(None)),
         change: |place, _| {
-            let mut file = OpenOptions::new().append(true).open(&place.file)?;
+            let mut file = opened(&place.file, OpenOptions::new().append(true))?;
             file.write_all(b"more").map(nothing_held)
         },
         answer: |place, _| {
-            let (bytes, should) = (fs::metadata(&place.file)?.len(), FILE_BYTES as u64 + 4);
+            let (bytes, should) = (fs::symlink_metadata(&place.file)?.len(), FILE_BYTES as u64 + 4);
             Ok((bytes != should).then(|| format!("{bytes} bytes in the place of {should}")))
         },
         ..OF_A_FILE
@@ -100,10 +103,10 @@ pub static QUESTIONS: [Question; 15] = [
         text: "chmod, then stat: the mode is the new one",
         not_by: &[Sort::Nfs, Sort::Smb],
         prepare: |place| make_old(place).and_then(|()| set_mode(&place.file, MODES[0])),
-        look: |place| fs::metadata(&place.file).and(Ok(None)),
+        look: |place| fs::symlink_metadata(&place.file).and(Ok(None)),
         change: |place, _| set_mode(&place.file, MODES[1]).map(nothing_held),
         answer: |place, _| {
-            let mode = fs::metadata(&place.file)?.permissions().mode() & 0o777;
+            let mode = fs::symlink_metadata(&place.file)?.permissions().mode() & 0o777;
             Ok((mode != MODES[1]).then(|| format!("mode {mode:o} in the place of {:o}", MODES[1])))
         },
         ..OF_A_FILE
@@ -113,12 +116,12 @@ pub static QUESTIONS: [Question; 15] = [
         text: "created and closed, then opened by a name that was not there before",
         not_by: &[Sort::Nfs, Sort::Smb],
         prepare: |_| Ok(()),
-        look: |place| match File::open(&place.file) {
+        look: |place| match to_read(&place.file) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
             Ok(_) => Err(io::Error::other("the name is there already")),
         },
-        change: |place, _| fs::write(&place.file, bytes(NEW)).map(nothing_held),
+        change: |place, _| made(&place.file, &bytes(NEW)).map(nothing_held),
         ..OF_A_FILE
     },
     Question {
@@ -126,7 +129,7 @@ pub static QUESTIONS: [Question; 15] = [
         text: "deleted, then opened: it is not there",
         not_by: &[Sort::Nfs, Sort::Smb],
         change: |place, _| fs::remove_file(&place.file).map(nothing_held),
-        answer: |place, _| match File::open(&place.file) {
+        answer: |place, _| match to_read(&place.file) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
             Ok(_) => Ok(Some("the file can still be opened".into())),
@@ -137,7 +140,7 @@ pub static QUESTIONS: [Question; 15] = [
         name: "rename",
         text: "another file renamed over it, then opened: the bytes are the new ones",
         not_by: &[Sort::Nfs, Sort::Smb],
-        prepare: |place| make_old(place).and_then(|()| fs::write(&place.other, bytes(NEW))),
+        prepare: |place| make_old(place).and_then(|()| made(&place.other, &bytes(NEW))),
         change: |place, _| fs::rename(&place.other, &place.file).map(nothing_held),
         ..OF_A_FILE
     },
@@ -145,13 +148,13 @@ pub static QUESTIONS: [Question; 15] = [
         name: "listing",
         text: "one file created and another one deleted, then the directory listed: it has the one and not the other",
         not_by: &[Sort::Nfs, Sort::Smb],
-        prepare: |place| fs::write(&place.other, b""),
+        prepare: |place| made(&place.other, b""),
         look: |place| match listed(place)? {
             [false, true] => Ok(None),
             _ => Err(io::Error::other("the listing is another one than before the change")),
         },
         change: |place, _| {
-            fs::write(&place.file, b"")?;
+            made(&place.file, b"")?;
             fs::remove_file(&place.other).map(nothing_held)
         },
         answer: |place, _| {
@@ -168,15 +171,15 @@ pub static QUESTIONS: [Question; 15] = [
         name: "append",
         text: "both append at the same time (O_APPEND) and close: every record is there once",
         not_by: &[Sort::Nfs, Sort::Smb],
-        prepare: |place| fs::write(&place.file, b""),
+        prepare: |place| made(&place.file, b""),
         look: |_| Ok(None),
         change: |place, role| {
-            let mut file = OpenOptions::new().append(true).open(&place.file)?;
+            let mut file = opened(&place.file, OpenOptions::new().append(true))?;
             let mut records = (0..RECORDS).map(|number| record(role, number));
             records.try_for_each(|record| file.write_all(&record)).map(nothing_held)
         },
         both: true,
-        answer: |place, _| Ok(missing_record(&fs::read(&place.file)?)),
+        answer: |place, _| Ok(missing_record(&contents(&place.file)?)),
         ..OF_A_FILE
     },
     Question {
@@ -307,15 +310,43 @@ fn bytes(of: u8) -> Vec<u8> {
 }
 
 fn make_old(place: &Place) -> io::Result<()> {
-    fs::write(&place.file, bytes(OLD))
+    made(&place.file, &bytes(OLD))
+}
+
+/// Makes a file that is not there.
+fn made(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    OpenOptions::new().write(true).create_new(true).open(path)?.write_all(bytes)
+}
+
+/// Opens a file of one name, and not through a link.
+fn opened(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = options.custom_flags(flags.bits() as i32).open(path)?;
+    let found = file.metadata()?;
+    // A deleted one has none any more.
+    if found.is_file() && found.nlink() <= 1 {
+        Ok(file)
+    } else {
+        Err(io::Error::other("another file is in the place of the one that kurabe made"))
+    }
 }
 
 fn existing(path: &Path) -> io::Result<File> {
-    OpenOptions::new().read(true).write(true).open(path)
+    opened(path, OpenOptions::new().read(true).write(true))
+}
+
+fn to_read(path: &Path) -> io::Result<File> {
+    opened(path, OpenOptions::new().read(true))
+}
+
+fn contents(path: &Path) -> io::Result<Vec<u8>> {
+    let mut found = Vec::new();
+    to_read(path)?.read_to_end(&mut found)?;
+    Ok(found)
 }
 
 fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
-    fs::set_permissions(path, fs::Permissions::from_mode(mode))
+    to_read(path)?.set_permissions(fs::Permissions::from_mode(mode))
 }
 
 /// What is there in the place of a file full of this.
@@ -334,7 +365,7 @@ fn is_bytes(found: &[u8], should: u8) -> Option<String> {
 }
 
 fn of_file(path: &Path, should: u8) -> io::Result<Option<String>> {
-    Ok(is_bytes(&fs::read(path)?, should))
+    Ok(is_bytes(&contents(path)?, should))
 }
 
 /// What the writer prepared is there for the reader: a name that nobody looked at before.
@@ -350,7 +381,7 @@ fn read_from(file: &File) -> io::Result<Vec<u8>> {
 }
 
 fn open_and_read(place: &Place) -> io::Result<Option<Held>> {
-    let mut file = File::open(&place.file)?;
+    let mut file = to_read(&place.file)?;
     let mut found = Vec::new();
     file.read_to_end(&mut found)?;
     let found = is_bytes(&found, OLD);
@@ -388,4 +419,44 @@ fn missing_record(found: &[u8]) -> Option<String> {
     let bytes = found.len();
     (intact != records || bytes != records * RECORD_BYTES)
         .then(|| format!("{intact} of {records} records are there, in {bytes} bytes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_another_machine_puts_there_is_neither_written_nor_emptied() {
+        let directory = tempfile::tempdir().unwrap();
+        let victim = directory.path().join("victim");
+        fs::write(&victim, "precious").unwrap();
+        let place = Place::of(directory.path(), 0);
+        for make in [
+            |from: &Path, to: &Path| std::os::unix::fs::symlink(from, to).unwrap(),
+            |from: &Path, to: &Path| fs::hard_link(from, to).unwrap(),
+        ] {
+            make(&victim, &place.file);
+            make(&victim, &place.other);
+            for question in &QUESTIONS {
+                let prepared = (question.prepare)(&place);
+                let changed = (question.change)(&place, Role::Writer);
+                let removes = ["delete", "rename", "listing"].contains(&question.name);
+                // It finds that the name is there, and does nothing.
+                let is_none = question.name == "exclusive-create";
+                assert!(
+                    removes || is_none || prepared.is_err() || changed.is_err(),
+                    "{}",
+                    question.name
+                );
+                assert_eq!(fs::read_to_string(&victim).unwrap(), "precious", "{}", question.name);
+                assert_ne!(fs::metadata(&victim).unwrap().mode() & 0o777, MODES[1]);
+                if removes {
+                    place.remove();
+                    make(&victim, &place.file);
+                    make(&victim, &place.other);
+                }
+            }
+            place.remove();
+        }
+    }
 }

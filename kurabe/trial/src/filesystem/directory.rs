@@ -117,6 +117,8 @@ impl Instance for DirectoryInstance {
                     format!("the contender's directory: {refused}")
                 })
             })?;
+            // A link would lead the workload to a directory of the first machine's choice.
+            own.open_directory(LOADS).map_err(refused)?;
             self.taken = Some(Made { parent, own, ledger: None });
             return Ok(());
         }
