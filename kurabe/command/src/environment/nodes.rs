@@ -235,6 +235,12 @@ impl Member {
         }
     }
 
+    fn acknowledge(&mut self, text: String) {
+        if self.acknowledged.len() < ACKNOWLEDGED_MAX {
+            self.acknowledged.push((Instant::now(), text));
+        }
+    }
+
     pub(super) fn is_done(&self) -> bool {
         self.heard.record.is_some()
     }
