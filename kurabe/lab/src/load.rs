@@ -4,6 +4,6 @@
 pub use vocabulary::load::Load;
 pub use vocabulary::report::{
     ALL_CELLS, Aside, Axes, BLOCK_SIZE_AXIS, DEPTH_AXIS, ENGINE_AXIS, GROUP_AXIS, Latency,
-    LoadReport, Mark, Metric, OPERATION_AXIS, OVERALL_OPERATION, QUANTILES, Series, Unit,
-    mean_of_cells, operation_of_tag,
+    LoadReport, Mark, Metric, OPERATION_AXIS, OVERALL_OPERATION, QUANTILES, STATISTIC_AXIS, Series,
+    Unit, mean_of_cells, operation_of_tag,
 };

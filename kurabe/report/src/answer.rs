@@ -42,9 +42,8 @@ pub fn answer(source: &Source) -> Vec<Block> {
     if is_compared {
         blocks.push(Block::Text(format!("On {device}:")));
     }
-    blocks.extend(said.into_iter().map(Block::Answer));
     let together = choice::overall(analysis, plan).filter(|_| is_of_times);
-    blocks.extend(together.map(Block::Answer));
+    blocks.extend(together.into_iter().chain(said).map(Block::Answer));
     blocks.push(Block::Text(certainty(source)));
     blocks.extend(profile::line(plan).map(Block::Text));
     if emulated.is_none() {

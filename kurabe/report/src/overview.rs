@@ -2,7 +2,7 @@
 //! tree), where somebody is surely faster or slower in one.
 
 use lab::analysis::{Analysis, Comparison, WorkloadAnalysis};
-use lab::load::{GROUP_AXIS, Unit};
+use lab::load::{GROUP_AXIS, STATISTIC_AXIS, Unit};
 use lab::plan::Plan;
 use lab::statistics::BOUND_MAX;
 
@@ -82,7 +82,11 @@ fn parts_of(workload: &WorkloadAnalysis) -> Vec<&str> {
     if !groups.is_empty() {
         return groups;
     }
-    let is_part = |one: &&Comparison| one.metric != primary && one.unit == Unit::Nanoseconds;
+    let is_extreme =
+        |name: &str| workload.axes(name).is_some_and(|axes| axes.contains_key(STATISTIC_AXIS));
+    let is_part = |one: &&Comparison| {
+        one.metric != primary && one.unit == Unit::Nanoseconds && !is_extreme(&one.metric)
+    };
     let parts = || workload.comparisons.iter().filter(is_part);
     if parts().any(|one| one.verdict.is_different()) {
         text::distinct(parts().map(|one| one.metric.as_str()))

@@ -118,6 +118,9 @@ pub const DEPTH_AXIS: &str = "depth";
 /// The axis of the sizes of an operation, in bytes.
 pub const BLOCK_SIZE_AXIS: &str = "block_size_bytes";
 
+/// The axis of what a figure is of the run's operations, where it is an extreme: a single operation decides it.
+pub const STATISTIC_AXIS: &str = "statistic";
+
 /// Name of the figure of all cells of a matrix together.
 pub const ALL_CELLS: &str = "geometric mean of all cells";
 
@@ -133,6 +136,12 @@ impl Metric {
     /// A metric of a whole workload.
     pub fn new(name: impl Into<String>, value: f64, unit: Unit) -> Metric {
         Metric { name: name.into(), value, unit, axes: Axes::new() }
+    }
+
+    /// The largest value of a run, such as the longest pause.
+    pub fn maximum(name: impl Into<String>, value: f64, unit: Unit) -> Metric {
+        let axes = Axes::from([(STATISTIC_AXIS.into(), "max".into())]);
+        Metric { axes, ..Metric::new(name, value, unit) }
     }
 }
 

@@ -210,6 +210,7 @@ impl Observer for MockObserver<'_, '_> {
             .workloads
             .iter()
             .flat_map(|one| [one.comparisons.clone(), one.direct.clone()].concat())
+            .chain(analysis.overall.clone())
             .collect();
         assert_eq!(published, expected);
         assert_eq!(*analysis, analyse(&mock.plan, records, None));

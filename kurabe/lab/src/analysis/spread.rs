@@ -5,6 +5,7 @@
 //! ceiling is none of theirs. This one is a plain factor, which two trials are enough for.
 
 use super::{Samples, median};
+use crate::load::STATISTIC_AXIS;
 use crate::warning::{Kind, Warning};
 use crate::words;
 
@@ -18,10 +19,13 @@ const FACTOR_MIN: f64 = 3.0;
 /// The warning that names each contender with such trials and its metric that differs most, the worst
 /// contender first.
 pub(super) fn spread(samples: &Samples<'_>, labels: &[&str]) -> Option<Warning> {
-    let metrics = samples.metrics();
+    // Extremes differ from run to run by their nature.
+    let figures = samples.figures().into_iter();
+    let metrics = figures.filter(|metric| !metric.axes.contains_key(STATISTIC_AXIS));
+    let metrics: Vec<String> = metrics.map(|metric| metric.name).collect();
     let mut spreads: Vec<(f64, String)> = Vec::new();
     for (contender, label) in labels.iter().enumerate() {
-        let apart = metrics.iter().filter_map(|(metric, _)| {
+        let apart = metrics.iter().filter_map(|metric| {
             let values = samples.values(contender, metric);
             let (factor, block) = factor(&values)?;
             (factor >= FACTOR_MIN).then_some((factor, block, metric))
@@ -106,7 +110,13 @@ mod tests {
                 )
             };
             record.load = Some(LoadReport {
-                metrics: vec![metric("mean", 2.0), metric("4k", 4.0), metric("8k", 20.0)],
+                metrics: vec![
+                    metric("mean", 2.0),
+                    metric("4k", 4.0),
+                    metric("8k", 20.0),
+                    // A single operation decides it, so that it says nothing.
+                    Metric::maximum("longest", if slow { 9000.0 } else { 9.0 }, Unit::Nanoseconds),
+                ],
                 ..Default::default()
             });
         }

@@ -585,7 +585,7 @@ impl<D: Database> Generator for Served<D> {
         Ok(LoadReport {
             metrics: vec![
                 Metric::new(D::METRIC, measured.per_second, Unit::OperationsPerSecond),
-                Metric::new(D::STALL, measured.stall_ns as f64, Unit::Nanoseconds),
+                Metric::maximum(D::STALL, measured.stall_ns as f64, Unit::Nanoseconds),
             ],
             latencies: latencies(&recording.summary()),
             findings,
