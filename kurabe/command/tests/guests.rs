@@ -397,8 +397,8 @@ fn nodes_are_asked_what_they_see_of_each_other() {
         return;
     }
     site.run(&["coherence", "ext4"]).expect(2).says(&["'ext4' has one node", "gfs2 on 2 debian"]);
-    site.run(&["coherence", "gfs2 on 2 debian", "--questions", "3"]).expect(2).says(&["ask 12"]);
-    let ran = site.run(&["coherence", "gfs2 on 2 debian", "--questions", "12"]).expect(0);
+    site.run(&["coherence", "gfs2 on 2 debian", "--questions", "3"]).expect(2).says(&["ask 15"]);
+    let ran = site.run(&["coherence", "gfs2 on 2 debian", "--questions", "15"]).expect(0);
     let line = |name: &str| ran.stdout.lines().find(|line| line.trim().starts_with(name)).unwrap();
     let words = |name: &str| line(name).split_whitespace().map(str::to_string).collect::<Vec<_>>();
     assert_eq!(words("append")[1..5], ["yes", "1", "of", "1"], "{}", ran.stdout);
