@@ -18,6 +18,7 @@ mod history;
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use block::MemoryDevice;
@@ -582,8 +583,7 @@ fn canary(sabotage: Sabotage, focus: Focus) -> Result<String, Tally> {
 
 #[test]
 fn canaries_are_caught() {
-    let mut missed = Vec::new();
-    for (sabotage, focus) in [
+    let all = [
         (Sabotage::CarryOn, Focus::Checkpoints),
         (Sabotage::BelieveFlush, Focus::Window),
         (Sabotage::SkipFlush, Focus::Mixed),
@@ -607,14 +607,21 @@ fn canaries_are_caught() {
         (Sabotage::GatherDurable, Focus::Mixed),
         (Sabotage::MissGathered, Focus::All),
         (Sabotage::LeaveGathered, Focus::All),
-    ] {
-        match canary(sabotage, focus) {
-            Ok(why) => println!("{sabotage:?}: {why}"),
-            Err(tally) => {
-                println!("{sabotage:?} was not caught: {tally:?}");
-                missed.push(sabotage);
+    ];
+    let (next, missed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let work = || {
+        while let Some((sabotage, focus)) = all.get(next.fetch_add(1, Ordering::SeqCst)) {
+            match canary(*sabotage, *focus) {
+                Ok(why) => println!("{sabotage:?}: {why}"),
+                Err(tally) => {
+                    println!("{sabotage:?} was not caught: {tally:?}");
+                    missed.lock().unwrap().push(*sabotage);
+                }
             }
         }
-    }
+    };
+    let processors = std::thread::available_parallelism().map_or(1, |count| count.get());
+    std::thread::scope(|scope| (0..processors).for_each(|_| drop(scope.spawn(work))));
+    let missed = missed.into_inner().unwrap();
     assert!(missed.is_empty(), "{missed:?} were not caught");
 }
