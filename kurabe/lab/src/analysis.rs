@@ -33,7 +33,6 @@ pub use control::control_words;
 pub use cost::{AmplificationBasis, Cost};
 use cost::{amplification_basis, cost};
 pub use exploratory::COUNTED;
-pub use overall::{ALL_WORKLOADS, MEAN_OF_COSTS};
 use primary::{Primary, others, primary};
 pub use samples::{Costs, completed_trials, costs};
 use samples::{Samples, blocks_reached, reached};

@@ -10,9 +10,9 @@ use crate::plan::Plan;
 use crate::statistics::{self, ComparisonOptions, Correction, Group, Runs};
 
 /// What stands in the place of a workload's name.
-pub const ALL_WORKLOADS: &str = "all workloads";
+const ALL_WORKLOADS: &str = "all workloads";
 /// What stands in the place of a metric's name.
-pub const MEAN_OF_COSTS: &str = "geometric mean of the costs";
+const MEAN_OF_COSTS: &str = "geometric mean of the costs";
 
 /// The contenders that have a cost under every workload that was timed, against the baseline; nothing for a
 /// single workload. A family of its own.
@@ -96,8 +96,8 @@ mod tests {
     use crate::statistics::Verdict;
     use crate::study::{CommandText, WorkloadText};
 
-    /// The first workload as in [`STEADY`]: xfs takes twice as long; under the second it takes half as long, or
-    /// as long times `factor`.
+    /// Under the first workload as in [`STEADY`]: xfs takes twice as long. Under the second its times are those, by
+    /// `factor`.
     fn records(plan: &Plan, factor: f64) -> Vec<Record> {
         let mut records = Vec::new();
         for (contender, times) in STEADY.iter().enumerate() {
