@@ -31,6 +31,7 @@ fn main() -> ExitCode {
         return minfs::program::main();
     }
     trial::keep_ended_children();
+    trial::fail_writes_beyond_the_limit();
     trial::tool::carry(&["minfs"]);
     let cli: Cli = terminal::parse();
     let mut trusted = cli.trust;

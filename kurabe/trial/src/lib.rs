@@ -25,7 +25,7 @@ pub mod scratch;
 pub mod stop;
 #[allow(unsafe_code)]
 mod sys;
-pub use sys::keep_ended_children;
+pub use sys::{fail_writes_beyond_the_limit, keep_ended_children};
 pub mod tool;
 pub mod upper;
 pub mod user;

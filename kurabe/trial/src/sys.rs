@@ -12,4 +12,4 @@ pub mod wait;
 
 pub use descriptors::keep_descriptors_from_children;
 pub use namespaces::{enter_mount_namespace, enter_namespaces};
-pub use wait::{keep_ended_children, wait_with_usage};
+pub use wait::{fail_writes_beyond_the_limit, keep_ended_children, wait_with_usage};

@@ -36,6 +36,14 @@ pub fn keep_ended_children() {
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
 }
 
+/// Has a write beyond `ulimit -f` fail with EFBIG, which has words and is cleaned up after, instead of ending the
+/// process. A handler and not SIG_IGN, because a workload would inherit that.
+pub fn fail_writes_beyond_the_limit() {
+    extern "C" fn nothing(_: libc::c_int) {}
+    // SAFETY: the handler does nothing, so it may interrupt anything.
+    unsafe { libc::signal(libc::SIGXFSZ, nothing as extern "C" fn(libc::c_int) as libc::sighandler_t) };
+}
+
 /// Waits for the end of `pid` and reaps it.
 pub fn wait_with_usage(pid: Pid) -> io::Result<Reaped> {
     let mut status = 0;
