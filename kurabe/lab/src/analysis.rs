@@ -32,7 +32,7 @@ pub use checks::{CheckAnalysis, CheckRow, violation_words};
 pub use control::control_words;
 pub use cost::{AmplificationBasis, Cost};
 use cost::{amplification_basis, cost};
-pub use exploratory::COUNTED;
+pub use exploratory::{COUNTED, COUNTED_PER_WORK};
 use primary::{Primary, others, primary};
 pub use samples::{Costs, completed_trials, costs};
 use samples::{Samples, blocks_reached, reached};

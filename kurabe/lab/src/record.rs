@@ -393,6 +393,9 @@ pub struct Space {
     pub free_inodes: u64,
 }
 
+/// The values that metrics and series may have besides 0, so that quotients of two are numbers, too.
+const VALUES: std::ops::RangeInclusive<f64> = 1e-30..=1e30;
+
 /// The largest figure of a record: bytes, nanoseconds and counts up to this are exact as floating point too.
 const FIGURE_MAX: u64 = 1 << 53;
 
@@ -426,6 +429,27 @@ impl Record {
             started_unix_ns,
             user: spec.user.clone(),
             side_by_side: spec.side_by_side,
+            ..Record::default()
+        }
+    }
+
+    /// The record itself, or that its trial failed where it has what none may have: several nodes may together have
+    /// more than each is allowed.
+    pub fn within_bounds(self) -> Record {
+        let Err(message) = self.check_bounds() else { return self };
+        Record {
+            schema: self.schema,
+            trial: self.trial,
+            block: self.block,
+            block_trials: self.block_trials,
+            warmup: self.warmup,
+            session: self.session,
+            workload: self.workload,
+            contender: self.contender,
+            started_unix_ns: self.started_unix_ns,
+            user: self.user,
+            side_by_side: self.side_by_side,
+            outcome: Outcome::Failed { phase: Phase::Run, message, output: String::new() },
             ..Record::default()
         }
     }
@@ -553,7 +577,7 @@ impl Record {
     ///
     /// # Errors
     ///
-    /// What it has too many of, and how many it may have.
+    /// What it has too many of, and how many it may have; or a figure that nothing measured can have.
     pub fn check_bounds(&self) -> Result<(), String> {
         let load = self.load.as_ref();
         let of_load = |count: fn(&LoadReport) -> usize| load.map_or(0, count);
@@ -573,6 +597,18 @@ impl Record {
             return Err(format!(
                 "trial {} has {count} {what}, and a record has at most {LISTED_MAX}",
                 self.trial
+            ));
+        }
+        let of_slices = self.slices.iter().flat_map(|slice| &slice.metrics);
+        let metrics = load.into_iter().flat_map(|load| &load.metrics).chain(of_slices);
+        let series = load.into_iter().flat_map(|load| &load.series).flat_map(|one| &one.values);
+        let mut values = metrics.map(|metric| metric.value).chain(series.copied());
+        if let Some(value) = values.find(|value| *value != 0.0 && !VALUES.contains(&value.abs())) {
+            return Err(format!(
+                "trial {} has the value {value:e}, and none but 0 is below {:e} or above {:e}",
+                self.trial,
+                VALUES.start(),
+                VALUES.end()
             ));
         }
         let latencies = load.map(|load| &load.latencies);
@@ -681,6 +717,21 @@ mod tests {
         fixture::run_of(&mut record).device =
             Some(DeviceDelta { written_bytes, ..Default::default() });
         assert!(record.check_bounds().unwrap_err().contains("9007199254740993"));
+        let failed = record.within_bounds();
+        assert!(matches!(failed.outcome, Outcome::Failed { .. }) && failed.check_bounds().is_ok());
+    }
+
+    #[test]
+    fn a_value_whose_quotients_are_no_numbers_is_refused() {
+        let plan = fixture::plan(&["ext4"], 1);
+        let bounds = |value: f64| {
+            let mut record = fixture::record(&plan, 0, 0, 1000);
+            let metrics = vec![Metric::new("rate", value, crate::load::Unit::BytesPerSecond)];
+            record.load = Some(LoadReport { metrics, ..LoadReport::default() });
+            record.check_bounds()
+        };
+        assert!(bounds(0.0).is_ok() && bounds(1e9).is_ok());
+        assert!([1e-310, 1e300, -1e300, f64::NAN].iter().all(|value| bounds(*value).is_err()));
     }
 
     #[test]

@@ -360,8 +360,10 @@ impl ResultWriter {
     }
 
     /// Appends one record and makes it durable. Its histograms go into a file of their own first,
-    /// so that a record never names one that is not there; the record comes back without them.
-    pub fn append(&mut self, mut record: Record) -> Result<Record, ResultError> {
+    /// so that a record never names one that is not there; the record comes back without them. What could
+    /// not be read again is written as a trial that failed.
+    pub fn append(&mut self, record: Record) -> Result<Record, ResultError> {
+        let mut record = record.within_bounds();
         if let Some(log) = record.load.as_mut().and_then(|load| load.histogram_log.take()) {
             let directory =
                 self.directory.open_or_make_directory(HISTOGRAMS_DIRECTORY, DIRECTORY_MODE)?;

@@ -372,6 +372,9 @@ fn linear_ticks(low: f64, high: f64, count: f64) -> Vec<Tick> {
 /// Marks at powers of ten, with 2 and 5 between them on a short axis, and finer ones on a very
 /// short one.
 fn logarithmic_ticks(low: f64, high: f64, label: fn(f64) -> String) -> Vec<Tick> {
+    if !low.is_normal() || !high.is_normal() {
+        return Vec::new();
+    }
     let decades = (high / low).log10();
     if decades < 0.8 {
         let ticks = linear_ticks(low, high, 9.0).into_iter().filter(|tick| tick.at > 0.0);

@@ -1,7 +1,7 @@
 //! Which contender to choose under which load, in sentences: where contenders stand, who lost data, who
 //! failed; and what the counts of the device say.
 
-use lab::analysis::{Analysis, Comparison, Cost, WorkloadAnalysis};
+use lab::analysis::{Analysis, COUNTED_PER_WORK, Comparison, Cost, WorkloadAnalysis};
 use lab::load::ALL_CELLS;
 use lab::plan::Plan;
 use lab::statistics::Verdict;
@@ -118,13 +118,25 @@ fn counts(
     is_told: impl Fn(&WorkloadAnalysis) -> bool,
 ) -> Vec<String> {
     let said = |workload: &WorkloadAnalysis| {
-        let [written, flushes] = COUNTED;
-        let bytes = |cost: &Cost| cost.device_written_bytes.map(text::bytes);
-        let count = |cost: &Cost| cost.device_flushes.map(text::count);
-        let parts = [
-            (apart(workload, plan, written, bytes), "written".to_string()),
-            (apart(workload, plan, flushes, count), flushes.to_string()),
+        let [per_byte, per_mib] = COUNTED_PER_WORK;
+        let amplification = |cost: &Cost| cost.write_amplification.map(|value| format!("{value:.2}"));
+        let rate = |cost: &Cost| {
+            let mib = cost.command_written_bytes? / (1 << 20) as f64;
+            Some(text::plain(cost.device_flushes? / mib))
+        };
+        let mut parts = [
+            (apart(workload, plan, per_byte, amplification), format!("device {per_byte} of the workload")),
+            (apart(workload, plan, per_mib, rate), per_mib.to_string()),
         ];
+        if parts.iter().all(|(said, _)| said.is_none()) {
+            let [written, flushes] = COUNTED;
+            let bytes = |cost: &Cost| cost.device_written_bytes.map(text::bytes);
+            let count = |cost: &Cost| cost.device_flushes.map(text::count);
+            parts = [
+                (apart(workload, plan, written, bytes), "written".to_string()),
+                (apart(workload, plan, flushes, count), flushes.to_string()),
+            ];
+        }
         let parts = parts.into_iter().filter_map(|(said, what)| Some((said?, what)));
         let parts = text::grouped(parts).into_iter();
         let parts: Vec<String> =

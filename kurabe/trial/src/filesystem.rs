@@ -350,11 +350,16 @@ impl Stage {
         discard: bool,
         scratch: &Arc<Occupied>,
     ) -> Stage {
+        let mut mount_options = contender.base().mount_options.clone();
+        if contender.aged.is_some() {
+            // Whoever made what it has may have put devices there, and a user is given all of it.
+            mount_options.extend(["nodev", "nosuid"].map(String::from));
+        }
         Stage {
             node: node.cloned(),
             size_bytes,
             mkfs_options: contender.base().options.clone(),
-            mount_options: contender.base().mount_options.clone(),
+            mount_options,
             above: contender.above().to_vec(),
             directory: contender.directory().map(Path::to_path_buf),
             directory_identity: None,

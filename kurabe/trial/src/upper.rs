@@ -12,8 +12,8 @@ mod nfs;
 mod overlayfs;
 
 use std::fs::{self, OpenOptions};
-use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::{self, Write};
+use std::os::unix::fs::{OpenOptionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -113,9 +113,25 @@ pub struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// Makes directories in the one below.
+    /// Makes directories in the one below. None may be there: an aged file system has whatever its user left, also
+    /// links out of it, and root is to work in these.
     fn make_below(&self, names: &[&str]) -> Result<(), Failure> {
-        names.iter().try_for_each(|name| make_mount_point(&self.below.join(name)))
+        let failed = |path: &Path, error: io::Error| {
+            Failure::of(format!("making {} for {}: {error}", path.display(), self.layer.name))
+        };
+        for path in names.iter().map(|name| self.below.join(name)) {
+            match fs::create_dir(&path) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    return Err(Failure::of(format!(
+                        "the aged file system below {} has {} already, which the layer needs for itself; leave it out when ageing",
+                        self.layer.name,
+                        path.file_name().unwrap_or_default().display()
+                    )));
+                }
+                made => made.map_err(|error| failed(&path, error))?,
+            }
+        }
+        Ok(())
     }
 
     fn below_text(&self, name: &str) -> String {
@@ -393,6 +409,7 @@ fn over(
             scratch: scratch.clone(),
             member: member.cloned(),
             is_new: false,
+            is_aged: false,
             mounted: false,
         })
     })
@@ -415,6 +432,8 @@ struct Over {
     member: Option<Member>,
     /// Whether the file system below was made and nothing is on it yet.
     is_new: bool,
+    /// Whether it was copied, and has what was put there before.
+    is_aged: bool,
     mounted: bool,
 }
 
@@ -453,6 +472,12 @@ impl Over {
             member: self.member.as_ref(),
         };
         if std::mem::take(&mut self.is_new) {
+            if std::mem::take(&mut self.is_aged) {
+                // What was aged as a user is that user's.
+                chown(&below, Some(0), Some(0)).map_err(|error| {
+                    Failure::of(format!("taking back {}: {error}", below.display()))
+                })?;
+            }
             (self.upper.prepare)(&place, tools)?;
         }
         match &self.upper.service {
@@ -508,7 +533,7 @@ impl Instance for Over {
 
     /// What was copied lies below; nothing of the layer's own is on it yet.
     fn renew(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
-        self.is_new = true;
+        (self.is_new, self.is_aged) = (true, true);
         self.make_below()?;
         self.below.renew(tools)
     }

@@ -104,7 +104,8 @@ fn storage_written(record: &Record) -> Option<u64> {
         .storage_written_bytes
 }
 
-fn written_by_load(record: &Record) -> Option<u64> {
+/// Bytes that the workload wrote, by its own count.
+pub(super) fn written_by_load(record: &Record) -> Option<u64> {
     record.load.as_ref()?.written_bytes
 }
 

@@ -2,10 +2,11 @@
 //! percentiles of operations. Exploratory: they have a correction of their own and decide nothing.
 
 use super::Comparison;
-use super::cost::command_cpu_ns;
+use super::cost::{command_cpu_ns, written_by_load};
 use super::primary::others;
 use super::samples::{Costs, Samples};
 use super::zero::{constant, of_constants};
+use crate::contender::Contender;
 use crate::load::Unit;
 use crate::plan::Plan;
 use crate::record::{DeviceDelta, Phase, Record};
@@ -49,6 +50,29 @@ fn counts() -> Vec<Quantity> {
     ]
 }
 
+/// What the device does for each byte, and for each MiB, that the workload writes: compared where contenders have
+/// different numbers of nodes and so different amounts of work.
+pub const COUNTED_PER_WORK: [&str; 2] = ["bytes written per byte", "flushes per MiB"];
+
+/// The quantities of these names; none of contenders with the same number of nodes.
+fn counts_per_work(plan: &Plan) -> Vec<Quantity> {
+    let nodes = |contender: &Contender| contender.environment.nodes();
+    let contenders = &plan.study.contenders;
+    if contenders.iter().all(|one| nodes(one) == nodes(&contenders[0])) {
+        return Vec::new();
+    }
+    let of = |count: Quantity, name: &str, bytes: f64| {
+        Quantity::new(name, Unit::Count, move |record| {
+            let written = written_by_load(record).filter(|bytes| *bytes > 0)?;
+            Some((count.of)(record)? * bytes / written as f64)
+        })
+    };
+    let [per_byte, per_mib] = COUNTED_PER_WORK;
+    let mut counts = counts();
+    let flushes = counts.remove(2);
+    vec![of(counts.remove(0), per_byte, 1.0), of(flushes, per_mib, (1 << 20) as f64)]
+}
+
 /// One of these as a cost, by contender and block.
 pub(super) fn counted(samples: &Samples<'_>, name: &str) -> Option<Costs> {
     let quantity = counts().into_iter().find(|quantity| quantity.name == name)?;
@@ -74,7 +98,8 @@ fn values(samples: &Samples<'_>, quantity: &Quantity, contender: usize) -> Vec<O
 }
 
 /// The quantities that a workload's records may have.
-fn quantities(samples: &Samples<'_>, cache: Cache) -> Vec<Quantity> {
+fn quantities(samples: &Samples<'_>, plan: &Plan) -> Vec<Quantity> {
+    let cache = plan.study.cache;
     // Turns of a file system that stays mounted leave what they leave to one unmount; where it is
     // mounted anew before each, the last turn alone does.
     let left_to_unmount = move |record: &Record| {
@@ -82,6 +107,7 @@ fn quantities(samples: &Samples<'_>, cache: Cache) -> Vec<Quantity> {
         record.phase(Phase::Unmount).filter(|_| is_of_one_run).cloned()
     };
     let mut quantities = counts();
+    quantities.extend(counts_per_work(plan));
     quantities.extend([
         Quantity::new("CPU time", Unit::Nanoseconds, command_cpu_ns),
         Quantity::new("space", Unit::Bytes, |record| {
@@ -123,7 +149,7 @@ pub(super) fn compare(
     workload: usize,
     options: &ComparisonOptions,
 ) -> Vec<Comparison> {
-    let quantities = quantities(samples, plan.study.cache);
+    let quantities = quantities(samples, plan);
     let positive = |values: &[Option<f64>]| -> Vec<Option<f64>> {
         values.iter().map(|value| value.filter(|value| *value > 0.0)).collect()
     };
