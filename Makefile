@@ -55,9 +55,9 @@ define install-program
 	test -x $(BINARIES)/$(1) || { echo "$(BINARIES)/$(1) is missing: make build first"; exit 1; }
 	install -D -m 755 $(BINARIES)/$(1) $(DESTDIR)$(PREFIX)/bin/$(1)
 	install -d $(bash) $(zsh) $(fish)
-	$(BINARIES)/$(1) completions bash >$(bash)/$(1)
-	$(BINARIES)/$(1) completions zsh >$(zsh)/_$(1)
-	$(BINARIES)/$(1) completions fish >$(fish)/$(1).fish
+	umask 022 && $(BINARIES)/$(1) completions bash >$(bash)/$(1)
+	umask 022 && $(BINARIES)/$(1) completions zsh >$(zsh)/_$(1)
+	umask 022 && $(BINARIES)/$(1) completions fish >$(fish)/$(1).fish
 endef
 
 install-kurabe:
@@ -86,7 +86,7 @@ install-module:
 	install -m 644 $(filter-out %.mod.c,$(wildcard minfs/kernel/*.[ch])) \
 		minfs/kernel/Kbuild minfs/kernel/Makefile minfs/kernel/LICENSE \
 		minfs/minfs_format.h $(source)
-	sed 's/@VERSION@/$(version)/' minfs/kernel/dkms.conf >$(source)/dkms.conf
+	umask 022 && sed 's/@VERSION@/$(version)/' minfs/kernel/dkms.conf >$(source)/dkms.conf
 
 # After `make build`: Debian packages of kurabe, lump, minfs and the module in target/deb.
 deb:

@@ -169,7 +169,8 @@ fn the_users_own_command_and_image_age_too() {
     let site = Site::new();
     let flags = ["--age", "mkdir aged && echo old > aged/file"];
     // Nor does a device that was left there open.
-    const LOOK: &str = "grep -q old \"$KURABE_AGED/file\" && findmnt -no OPTIONS -T . | grep -q nodev";
+    const LOOK: &str =
+        "grep -q old \"$KURABE_AGED/file\" && findmnt -no OPTIONS -T . | grep -q nodev";
     site.compare(&["ext4 aged own"], &flags, &["sh", "-c", LOOK]).expect(0);
     fs::remove_dir_all(site.work().join("result")).unwrap();
     // Below a layer it is as old, and the disks that a power failure leaves have the files that aged.

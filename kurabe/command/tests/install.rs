@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -67,8 +68,10 @@ fn what_is_installed_works_and_what_is_uninstalled_is_gone() {
     }
     let before = files_below(&root);
     let make = |target: &str| {
-        let mut make = Command::new("make");
-        make.args(["--silent", "--directory", concat!(env!("CARGO_MANIFEST_DIR"), "/../..")])
+        // Whatever umask root has, nobody else may write what a shell of root's sources.
+        let mut make = Command::new("sh");
+        make.args(["-c", "umask 0; exec make \"$@\"", "sh", "--silent"])
+            .args(["--directory", concat!(env!("CARGO_MANIFEST_DIR"), "/../..")])
             .arg(target)
             .arg(format!("BINARIES={}", Path::new(KURABE).parent().unwrap().display()))
             .arg(format!("DESTDIR={}", root.display()))
@@ -78,6 +81,10 @@ fn what_is_installed_works_and_what_is_uninstalled_is_gone() {
         said(&mut make)
     };
     make("install-kurabe");
+    for path in files_below(&root).difference(&before) {
+        let mode = fs::symlink_metadata(path).unwrap().permissions().mode();
+        assert!(path.is_symlink() || mode & 0o022 == 0, "{}: {mode:o}", path.display());
+    }
 
     let program = installed.join("bin/kurabe");
     assert_eq!(said(Command::new(&program).arg("--version")), said(Command::new(KURABE).arg("-V")));

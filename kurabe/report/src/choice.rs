@@ -119,13 +119,17 @@ fn counts(
 ) -> Vec<String> {
     let said = |workload: &WorkloadAnalysis| {
         let [per_byte, per_mib] = COUNTED_PER_WORK;
-        let amplification = |cost: &Cost| cost.write_amplification.map(|value| format!("{value:.2}"));
+        let amplification =
+            |cost: &Cost| cost.write_amplification.map(|value| format!("{value:.2}"));
         let rate = |cost: &Cost| {
             let mib = cost.command_written_bytes? / (1 << 20) as f64;
             Some(text::plain(cost.device_flushes? / mib))
         };
         let mut parts = [
-            (apart(workload, plan, per_byte, amplification), format!("device {per_byte} of the workload")),
+            (
+                apart(workload, plan, per_byte, amplification),
+                format!("device {per_byte} of the workload"),
+            ),
             (apart(workload, plan, per_mib, rate), per_mib.to_string()),
         ];
         if parts.iter().all(|(said, _)| said.is_none()) {

@@ -636,6 +636,29 @@ fn under_an_emulated_processor_the_answer_is_what_it_does_not_change() {
 }
 
 #[test]
+fn contenders_with_different_numbers_of_nodes_are_compared_by_the_same_work() {
+    use lab::load::LoadReport;
+    use lab::record::DeviceDelta;
+    let contenders = ["one: ext4 on debian", "two: gfs2 on 2 debian"].map(String::from).into();
+    let text = StudyText { contenders, ..study(3) };
+    let plan = Plan::new(text.resolve(&Known::named(["ext4", "gfs2"])).unwrap(), 1);
+    let mut all = records(&plan, |record| 1_000_000_000 + u64::from(record.trial));
+    for record in &mut all {
+        let nodes = u64::from(record.contender.environment.nodes());
+        let (written_bytes, flushes) = (nodes * (4 << 20), nodes * 2 + nodes / 2);
+        let delta = DeviceDelta { written_bytes, flushes, ..DeviceDelta::default() };
+        record.phases[0].device = Some(delta);
+        let written_bytes = Some(nodes * (2 << 20));
+        record.load = Some(LoadReport { written_bytes, ..LoadReport::default() });
+    }
+    let mut source = source(&plan, &all);
+    source.analysis.workloads[0].warnings.push(Warning::new(Kind::Emulated, "TCG"));
+    let shown = document::terminal(&answer(&source), false).to_string();
+    let said = "written per byte of the workload: the same; flushes per MiB: two more (1.25) than one (1).";
+    assert!(shown.split_whitespace().collect::<Vec<_>>().join(" ").contains(said), "{shown}");
+}
+
+#[test]
 fn loads_in_which_contenders_stand_alike_have_one_sentence_with_room_for_all() {
     let mut text = study(4);
     let load = text.workloads.remove(0);

@@ -41,7 +41,9 @@ pub fn keep_ended_children() {
 pub fn fail_writes_beyond_the_limit() {
     extern "C" fn nothing(_: libc::c_int) {}
     // SAFETY: the handler does nothing, so it may interrupt anything.
-    unsafe { libc::signal(libc::SIGXFSZ, nothing as extern "C" fn(libc::c_int) as libc::sighandler_t) };
+    unsafe {
+        libc::signal(libc::SIGXFSZ, nothing as extern "C" fn(libc::c_int) as libc::sighandler_t)
+    };
 }
 
 /// Waits for the end of `pid` and reaps it.
