@@ -263,8 +263,9 @@ fn block_layers_are_set_up_in_a_guest_and_taken_down() {
             return;
         }
     }
-    let stack =
-        "stack: overlayfs over ext4 over luks --sector-size=4096 over lvm over raid1:2 bitmap=none";
+    // The parts of the disk are disks of the guest, those of the array are not.
+    let stack = "stack: overlayfs over ext4 over luks --sector-size=4096 over lvm-stripe:2 \
+                 over raid1:2 bitmap=none";
     let flags = ["--on", "debian", "--style", "basic", "--device", "mem:256M"];
     site.compare(&[stack], &flags, &["echo mine >file; sync file"]).expect(0);
     let record = site.record_of("stack");
@@ -287,15 +288,17 @@ fn block_layers_are_set_up_in_a_guest_and_taken_down() {
     assert!(record["notes"].to_string().contains("divided into 2 members"), "{record:#}");
     let commands: Vec<&str> =
         record["commands"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
-    let taken_down = ["cryptsetup close", "lvm vgchange", "mdadm --stop", "dmsetup remove"];
+    let taken_down = ["cryptsetup close", "lvm vgchange", "dmsetup remove", "mdadm --stop"];
     let mut later = commands.iter();
     for word in taken_down {
         assert!(later.any(|command| command.starts_with(word)), "no {word} in {commands:?}");
     }
+    let made = commands.iter().find(|command| command.starts_with("mdadm --create"));
+    assert!(made.is_some_and(|made| made.ends_with(" /dev/vda /dev/vdb")), "{commands:?}");
     assert_eq!(site.processes(), [0; 0]);
 }
 
-/// An array loses a member with the power, and is opened without it for every state, in one boot.
+/// An array of two disks loses one with the power, and is opened without it for every state, in one boot.
 #[test]
 fn a_mirror_that_loses_a_member_with_the_power_is_opened_without_it() {
     let Some((site, _one)) = site_with_guest() else { return };
@@ -307,10 +310,14 @@ fn a_mirror_that_loses_a_member_with_the_power_is_opened_without_it() {
     }
     let check = "--check=test $(wc -l <$1/log) -ge $(wc -l <$2)";
     let load = "for i in 1 2 3; do echo $i >>log; sync log; echo $i; done";
-    let flags = ["crash", "--on", "debian", "--device", "48M", "--states", "3", "--lose-member"];
+    let flags = ["--device", "mem:24M,mem:24M", "--states", "3", "--lose-member"];
+    let flags = [&["crash", "--on", "debian"], &flags[..]].concat();
     let ran = site.run(&[&flags[..], &[check, "ext4 over raid0:2", "--", load]].concat());
     ran.expect(2).says(&["has no layer that can do without one of its members"]);
     let with = ["--setup", ">log; sync log", "--out", "power", check, "ext4 over raid1:2"];
+    let ran =
+        site.run(&[&flags[..], &with[..4], &[check, "ext4 over raid1:3", "--", load]].concat());
+    ran.expect(2).says(&["'raid1:3' needs 3 devices, or one to divide; --device names 2"]);
     let ran = site.run(&[&flags[..], &with, &["--", load]].concat());
     assert!([Some(0), Some(4)].contains(&ran.code), "{} {}", ran.stdout, ran.stderr);
     let text = fs::read_to_string(site.work().join("power/crash.json")).unwrap();
@@ -324,9 +331,13 @@ fn a_mirror_that_loses_a_member_with_the_power_is_opened_without_it() {
     let log = &report["log"];
     let bytes = fs::metadata(site.work().join("power/recording-1.data")).unwrap().len();
     assert_eq!(Some(bytes / 512), log["data_sectors"].as_u64());
-    let sectors = log["sectors"].as_u64().unwrap();
-    let second = log["requests"].as_array().unwrap().iter();
-    assert!(second.filter(|one| one["sector"].as_u64() > Some(sectors / 2)).count() > 3);
+    let half = log["sectors"].as_u64().unwrap() / 2;
+    assert_eq!(log["further"], Value::from(vec![half]));
+    let requests = log["requests"].as_array().unwrap();
+    for kind in ["write", "flush"] {
+        let of_second = requests.iter().filter(|one| one["sector"].as_u64() >= Some(half));
+        assert!(of_second.filter(|one| one["operation"] == kind).count() > 3, "{kind}");
+    }
     assert_eq!(site.processes(), [0; 0]);
 }
 

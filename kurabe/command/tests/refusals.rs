@@ -69,6 +69,9 @@ fn devices() {
     refused(&["ext4"], &["--device", "mem:5000001K"], &["--device", "5000001K", "multiple"]);
     refused(&["ext4"], &["--device", "/dev/sdz"], &["--device /dev/sdz: /dev/sdz does not exist"]);
     refused(&["ext4"], &["--destroy", "sdz"], &["--destroy", "real device"]);
+    refused(&["ext4"], &["--device", "mem:64M,mem:64M"], &["several devices", "--on debian"]);
+    refused(&["ext4"], &["--device", "mem:64M,loop:8X"], &["--device", "'8X'"]);
+    refused(&["ext4"], &["--device", "mem:64M,/dev/sdz"], &["/dev/sdz does not exist"]);
     refused(
         &["ext4", "xfs"],
         &["--device", "loop:64M"],

@@ -21,6 +21,9 @@ use serde::{Deserialize, Serialize};
 use crate::SECTOR_BYTES;
 use crate::line::Line;
 
+/// Devices that a recording has at most.
+const DEVICES_MAX: usize = 16;
+
 /// A place in the order of everything that was recorded, from 1.
 pub type Instant = u64;
 
@@ -43,7 +46,7 @@ pub enum Operation {
 pub struct Request {
     /// What was asked for.
     pub operation: Operation,
-    /// First sector; 0 for a flush.
+    /// First sector; for a flush that of the device that was flushed.
     pub sector: u64,
     /// Sectors; 0 for a flush.
     pub sectors: u64,
@@ -90,6 +93,11 @@ impl Recording {
     ///
     /// What in it cannot be: a request outside of the device or of the file, instants out of order.
     pub fn open(log: Log, data: File) -> Result<Recording, String> {
+        let firsts: Vec<u64> = [&[0][..], &log.further[..], &[log.sectors][..]].concat();
+        let is_apart = firsts.is_sorted_by(|one, next| one < next);
+        if !log.further.is_empty() && !is_apart || log.further.len() >= DEVICES_MAX {
+            return Err(format!("the devices of the recording cannot be: {:?}", log.further));
+        }
         let mut before = 0;
         let mut data_sectors = 0_u64;
         for (number, request) in log.requests.iter().enumerate() {
@@ -116,8 +124,11 @@ impl Recording {
 /// What happened on a device, without the bytes.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Log {
-    /// Size of the device in sectors.
+    /// Size of the device in sectors, of several together.
     pub sectors: u64,
+    /// First sector of each device but the first, where there are several: one lies behind the other.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub further: Vec<u64>,
     /// In the order of arrival.
     pub requests: Vec<Request>,
     /// In the order of their receipt.
@@ -132,6 +143,18 @@ pub struct Log {
 }
 
 impl Log {
+    /// The number of the device, from 0, on which a sector lies.
+    pub fn device_of(&self, sector: u64) -> usize {
+        self.further.partition_point(|first| *first <= sector)
+    }
+
+    /// The bytes of each device.
+    pub fn devices(&self) -> Vec<Range<u64>> {
+        let firsts = [&[0][..], &self.further[..], &[self.sectors][..]].concat();
+        let range = |ends: &[u64]| ends[0] * SECTOR_BYTES..ends[1] * SECTOR_BYTES;
+        firsts.windows(2).map(range).collect()
+    }
+
     /// Ends it right before a request, as if nothing had been asked or said since.
     fn cut_before(&mut self, number: usize) {
         let first = &self.requests[number];
@@ -171,6 +194,7 @@ impl<D: BlockDevice> Recorder<D> {
     pub fn new(inner: D, data: File) -> Recorder<D> {
         let log = Log {
             sectors: inner.len() / SECTOR_BYTES,
+            further: Vec::new(),
             requests: Vec::new(),
             acknowledgements: Vec::new(),
             end: 0,
@@ -192,6 +216,31 @@ impl<D: BlockDevice> Recorder<D> {
     #[must_use]
     pub fn with_bytes_max(self, bytes_max: u64) -> Recorder<D> {
         Recorder { bytes_max, ..self }
+    }
+
+    /// What is recorded are several devices of so many bytes, one behind the other.
+    #[must_use]
+    pub fn of_devices(mut self, sizes_bytes: &[u64]) -> Recorder<D> {
+        let mut end = 0;
+        let ends = sizes_bytes.iter().map(|bytes| {
+            end += bytes / SECTOR_BYTES;
+            end
+        });
+        let log = self.log.get_mut().expect("nobody else has it");
+        log.further = ends.collect();
+        log.further.pop();
+        self
+    }
+
+    /// Flushes one of several devices, which makes nothing durable on the others.
+    ///
+    /// # Errors
+    ///
+    /// Those of the device below.
+    pub fn flush_device(&self, number: usize) -> io::Result<()> {
+        let sector = number.checked_sub(1).map_or(0, |place| self.log().further[place]);
+        let (request, _) = self.arrive(Operation::Flush, sector * SECTOR_BYTES, 0);
+        self.reply(request, self.inner.flush())
     }
 
     /// Records in memory.
@@ -355,8 +404,7 @@ impl<D: BlockDevice> BlockDevice for Recorder<D> {
     }
 
     fn flush(&self) -> io::Result<()> {
-        let (request, _) = self.arrive(Operation::Flush, 0, 0);
-        self.reply(request, self.inner.flush())
+        self.flush_device(0)
     }
 
     fn discard(&self, offset: u64, length: u64) -> io::Result<()> {

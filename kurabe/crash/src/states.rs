@@ -23,7 +23,7 @@ use crate::recording::{Instant, Log, Operation, Recording, Request};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Flushes {
-    /// A flush makes durable what was replied to before it arrived.
+    /// A flush makes durable what was replied to before it arrived, on its own device.
     Kept,
     /// A flush is replied to and does nothing, but for those that arrived before this instant: the control, in
     /// which something must be lost.
@@ -128,19 +128,20 @@ impl States {
             Flushes::IgnoredFrom(instant) => request.arrived < instant,
             Flushes::Without(instant) => request.arrived != instant,
         };
-        let mut flushed: Vec<(Instant, Instant)> = recording
-            .log
-            .requests
-            .iter()
-            .filter(|request| request.operation == Operation::Flush)
-            .filter(obeyed)
-            .filter_map(|flush| Some((flush.arrived, flush.replied?)))
-            .collect();
-        // Of the flushes that arrive from here on, the first reply.
-        let mut earliest = Instant::MAX;
-        for (_, replied) in flushed.iter_mut().rev() {
-            earliest = earliest.min(*replied);
-            *replied = earliest;
+        let log = &recording.log;
+        let mut flushed: Vec<Vec<(Instant, Instant)>> = vec![Vec::new(); log.further.len() + 1];
+        let flushes = log.requests.iter().filter(|one| one.operation == Operation::Flush);
+        for flush in flushes.filter(obeyed) {
+            let replied = flush.replied.map(|replied| (flush.arrived, replied));
+            flushed[log.device_of(flush.sector)].extend(replied);
+        }
+        for of_device in &mut flushed {
+            // Of the flushes that arrive from here on, the first reply.
+            let mut earliest = Instant::MAX;
+            for (_, replied) in of_device.iter_mut().rev() {
+                earliest = earliest.min(*replied);
+                *replied = earliest;
+            }
         }
         let durable_from: Vec<Option<Instant>> = recording
             .log
@@ -148,6 +149,7 @@ impl States {
             .iter()
             .map(|request| {
                 let replied = request.replied?;
+                let flushed = &flushed[log.device_of(request.sector)];
                 let at = flushed.partition_point(|(arrived, _)| *arrived <= replied);
                 let by_flush = flushed.get(at).map(|(_, durable)| *durable);
                 let destaged = request.destaged.filter(|_| destages);
@@ -218,12 +220,13 @@ impl States {
     /// States that would be none if the flush that arrived at this instant were kept: after its reply, with
     /// something lost that it alone had made durable. These are the states of [`Flushes::Without`] it.
     pub fn only_without(&self, flush: Instant, count: usize, seed: u64) -> Vec<State> {
-        let requests = &self.recording.log.requests;
-        let replied = |one: &Request| {
-            let is_flush = one.operation == Operation::Flush && one.arrived >= flush;
-            one.replied.filter(|_| is_flush)
-        };
-        let mut later = requests.iter().filter_map(replied);
+        let log = &self.recording.log;
+        let is_later = |one: &&Request| one.operation == Operation::Flush && one.arrived >= flush;
+        let mut later = log.requests.iter().filter(is_later).peekable();
+        let device = later.peek().map(|one| log.device_of(one.sector));
+        let mut later = later
+            .filter(|one| Some(log.device_of(one.sector)) == device)
+            .filter_map(|one| one.replied);
         let Some(from) = later.next() else { return Vec::new() };
         let to = later.min().map_or(self.recording.log.end, |next| next - 1).max(from);
         let states = self.choose(&StateOptions { from, to, count, seed });

@@ -187,6 +187,28 @@ fn a_flush_covers_what_was_replied_to_before_it_arrived_and_nothing_else() {
     assert_eq!((bytes[0], bytes[512]), (1, 0));
 }
 
+/// Two devices, one behind the other: a flush of one says nothing of the other.
+#[test]
+fn a_flush_covers_its_own_device_and_no_other() {
+    let half = BYTES / 2;
+    let recorder = recorder().of_devices(&[half, half]);
+    recorder.write_at(&[1; 512], 0).unwrap();
+    recorder.write_at(&[2; 512], half).unwrap();
+    recorder.flush_device(1).unwrap();
+    let recording = Arc::new(recorder.recording());
+    assert_eq!(recording.log.devices(), [0..half, half..BYTES]);
+    let states = States::new(recording.clone(), before(), Flushes::Kept);
+    assert_eq!(states.volatile(recorder.now()), [0]);
+    recorder.flush_device(0).unwrap();
+    let states = States::new(Arc::new(recorder.recording()), before(), Flushes::Kept);
+    assert_eq!(states.volatile(recorder.now()), [0; 0]);
+
+    let mut log = recording.log.clone();
+    log.further = vec![0];
+    let data = recording.data.try_clone().unwrap();
+    assert!(Recording::open(log, data).unwrap_err().contains("the devices"));
+}
+
 #[test]
 fn the_last_write_that_is_there_counts_whatever_became_durable_first() {
     let device = recorder();

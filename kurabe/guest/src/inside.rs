@@ -39,8 +39,13 @@ pub(crate) const MORE_MODULES: &str = "kurabe.modules=";
 /// The directory in the guest that the command can use as its own; everything else there is
 /// somebody's. Not below /run, which zfs-fuse has one of its own of.
 pub const SCRATCH: &str = "/guest/scratch";
-/// The disk under test.
+/// The disk under test, of several the first.
 pub const DISK: &str = "/dev/vda";
+
+/// The disk of this number, from 0: the kernel names them in the order in which the emulator gets them.
+pub fn disk(number: u8) -> PathBuf {
+    format!("/dev/vd{}", char::from(b'a' + number)).into()
+}
 
 /// Modules without which no command can run.
 pub(crate) const MODULES: &[&str] =

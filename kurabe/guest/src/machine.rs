@@ -4,6 +4,7 @@
 //! and no port of the host is taken, and the kernel kills QEMU with the thread that started it.
 
 use std::fmt;
+use std::ops::Range;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
@@ -79,11 +80,13 @@ impl Machine {
     }
 }
 
-/// The disk under test.
+/// A disk under test.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Disk {
     /// A file or a block device; a path through `/proc/PID/fd` leads to one without a name.
     pub path: PathBuf,
+    /// Which bytes of it; all where absent.
+    pub part: Option<Range<u64>>,
     /// Whether the host's page cache can be passed by; of memory it cannot.
     pub direct: bool,
     /// Whether the guest may discard.
@@ -159,7 +162,7 @@ impl Image {
     pub fn boot(
         &self,
         machine: &Machine,
-        disk: Option<&Disk>,
+        disks: &[Disk],
         link: Option<Link>,
         modules: &[&str],
         words: &[&str],
@@ -168,7 +171,7 @@ impl Image {
             [] => String::new(),
             modules => format!("{MORE_MODULES}{}", modules.join(",")),
         };
-        let mut command = self.command(machine, disk, &parameter, words)?;
+        let mut command = self.command(machine, disks, &parameter, words)?;
         if let Some(Link { socket, number }) = &link {
             let descriptor = socket.as_raw_fd();
             let network = format!("dgram,id=link,local.type=fd,local.str={descriptor}");
@@ -202,7 +205,7 @@ impl Image {
     /// Runs a shell in a guest, on this terminal.
     pub fn shell(&self, machine: &Machine) -> Result<ExitStatus, Error> {
         let words = ["setsid", "-c", "-w", "sh", "-i"];
-        let mut command = self.command(machine, None, ON_CONSOLE, &words)?;
+        let mut command = self.command(machine, &[], ON_CONSOLE, &words)?;
         command.args(["-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console"]);
         command.stdin(Stdio::inherit());
         command.status().map_err(Error::system(EMULATOR))
@@ -214,7 +217,7 @@ impl Image {
         let kvm = std::fs::File::options().read(true).write(true).open("/dev/kvm");
         let Ok(mut guest) = kvm.map_err(Error::system("/dev/kvm")).and_then(|kvm| {
             drop(kvm);
-            self.boot(&machine, None, None, &[], &[])
+            self.boot(&machine, &[], None, &[], &[])
         }) else {
             return false;
         };
@@ -225,7 +228,7 @@ impl Image {
     fn command(
         &self,
         machine: &Machine,
-        disk: Option<&Disk>,
+        disks: &[Disk],
         parameter: &str,
         words: &[&str],
     ) -> Result<Command, Error> {
@@ -263,20 +266,25 @@ impl Image {
             .args(["-device", &format!("isa-debug-exit,iobase={EXIT_PORT:#x},iosize=1")])
             .args(["-fsdev", FILES_OF_HOST])
             .args(["-device", &format!("virtio-9p-pci,fsdev=host,mount_tag={SHARE}")]);
-        if let Some(disk) = disk {
+        for (number, disk) in disks.iter().enumerate() {
             let cache = if disk.direct { "cache=none,aio=native" } else { "cache=writeback" };
             let (drive, device) = if disk.discard {
                 ("discard=unmap", "discard=on")
             } else {
                 ("discard=ignore", "discard=off,write-zeroes=off")
             };
-            // Whoever shares it keeps the others out by himself.
-            let (locking, share) =
-                if disk.shared { (",file.locking=off", ",share-rw=on") } else { ("", "") };
-            let path = escaped(&disk.path);
-            let drive = format!("if=none,id=disk,format=raw,{cache},{drive}{locking},file={path}");
-            let device = format!("virtio-blk-pci,drive=disk,iothread=disk,{device}{share}");
-            command.args(["-object", "iothread,id=disk", "-drive", &drive, "-device", &device]);
+            // Whoever shares it keeps the others out by himself. Parts of one file are disks of one guest.
+            let share = if disk.shared { ",share-rw=on" } else { "" };
+            let locking = if disk.shared || disk.part.is_some() { ",file.locking=off" } else { "" };
+            let part = disk.part.as_ref().map_or(String::new(), |part| {
+                format!(",offset={},size={}", part.start, part.end - part.start)
+            });
+            let (id, path) = (format!("disk{number}"), escaped(&disk.path));
+            let drive =
+                format!("if=none,id={id},format=raw{part},{cache},{drive}{locking},file={path}");
+            let device = format!("virtio-blk-pci,drive={id},iothread={id},{device}{share}");
+            let thread = format!("iothread,id={id}");
+            command.args(["-object", &thread, "-drive", &drive, "-device", &device]);
         }
         sys::die_with_parent(&mut command);
         Ok(command)

@@ -1,6 +1,6 @@
-//! The notation of a device: `KIND:SIZE[@DIR]` or an absolute path, with layers in front that are
-//! joined by `+`. `LAYER:WORDS:SIZE[@DIR]` is short for that layer on memory, or on an image in `DIR`. Knows the notation only; which kinds and layers there are, and what they mean, is
-//! the trial room's business.
+//! The notation of devices, joined by `,`: `KIND:SIZE[@DIR]` or an absolute path each, with layers in front that are
+//! joined by `+`. `LAYER:WORDS:SIZE[@DIR]` is short for that layer on memory, or on an image in `DIR`. Knows the
+//! notation only; which kinds and layers there are, and what they mean, is the trial room's business.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -14,6 +14,8 @@ pub struct DeviceName {
     pub layers: Vec<String>,
     /// The device itself.
     pub base: Base,
+    /// Further devices, in their order; none of these has any.
+    pub others: Vec<DeviceName>,
 }
 
 /// The last part of the notation.
@@ -36,6 +38,9 @@ pub enum Base {
 pub const IMAGE: &str = "loop";
 /// The kind of a device in memory.
 pub const MEMORY: &str = "mem";
+
+/// Devices at most: a guest has a disk for each.
+pub const DEVICES_MAX: usize = 16;
 
 /// The device of a study that names none.
 pub const DEFAULT_DEVICE: &str = "loop:8G";
@@ -62,8 +67,34 @@ pub struct DeviceNameError {
 }
 
 impl DeviceName {
-    /// Reads a device. Touches nothing.
+    /// Reads a device, or several. Touches nothing.
     pub fn parse(text: &str) -> Result<DeviceName, DeviceNameError> {
+        let mut all = Vec::new();
+        let mut begins = 0;
+        for (at, _) in text.match_indices(',') {
+            let one = &text[begins..at];
+            match DeviceName::parse_one(one) {
+                Ok(device) if device.ends_before(&text[at + 1..]) => {
+                    all.push(device);
+                    begins = at + 1;
+                }
+                Err(error) if [IMAGE, MEMORY].contains(&one.split(':').next().unwrap_or(one)) => {
+                    return Err(error);
+                }
+                // Layers have commas too, and paths may.
+                _ => {}
+            }
+        }
+        all.push(DeviceName::parse_one(&text[begins..])?);
+        if all.len() > DEVICES_MAX {
+            let problem = format!("{} devices; give at most {DEVICES_MAX}", all.len());
+            return Err(DeviceNameError { text: text.to_string(), problem });
+        }
+        let others = all.split_off(1);
+        Ok(DeviceName { others, ..all.remove(0) })
+    }
+
+    fn parse_one(text: &str) -> Result<DeviceName, DeviceNameError> {
         let fail = |problem: String| Err(DeviceNameError { text: text.to_string(), problem });
         let mut layers = Vec::new();
         let mut rest = text;
@@ -78,7 +109,8 @@ impl DeviceName {
             rest = below;
         }
         if rest.starts_with('/') {
-            return Ok(DeviceName { layers, base: Base::Existing(rest.into()) });
+            let (base, others) = (Base::Existing(rest.into()), Vec::new());
+            return Ok(DeviceName { layers, base, others });
         }
         let Some((kind, rest)) = rest.split_once(':') else {
             return fail(
@@ -112,15 +144,36 @@ impl DeviceName {
             }
             Ok(bytes) => bytes,
         };
-        Ok(DeviceName { layers, base: Base::Made { kind: kind.into(), size_bytes, directory } })
+        let base = Base::Made { kind: kind.into(), size_bytes, directory };
+        Ok(DeviceName { layers, base, others: Vec::new() })
     }
 
-    /// The kind of what is made; none of what exists.
+    /// Whether the comma between it and this text separates two devices, rather than being part of its path.
+    fn ends_before(&self, rest: &str) -> bool {
+        let is_path = !matches!(&self.base, Base::Made { directory: None, .. });
+        let next = rest.split([',', '@']).next().unwrap_or(rest);
+        !is_path || rest.starts_with('/') || next.contains(':')
+    }
+
+    /// Each of its devices.
+    pub fn all(&self) -> impl Iterator<Item = &DeviceName> {
+        std::iter::once(self).chain(&self.others)
+    }
+
+    /// How it is written without the others.
+    pub fn alone(&self) -> String {
+        DeviceName { others: Vec::new(), ..self.clone() }.to_string()
+    }
+
+    /// Whether any of them exists, and is overwritten.
+    pub fn exists(&self) -> bool {
+        self.all().any(|one| matches!(one.base, Base::Existing(_)))
+    }
+
+    /// The kind of what is made, where all have the same one; none of what exists.
     pub fn kind(&self) -> Option<&str> {
-        match &self.base {
-            Base::Made { kind, .. } => Some(kind),
-            Base::Existing(_) => None,
-        }
+        let Base::Made { kind, .. } = &self.base else { return None };
+        self.others.iter().all(|other| other.kind() == Some(kind)).then_some(kind)
     }
 
     /// The device with its size multiplied: rounded up to a quarter of a gibibyte and not below one
@@ -131,6 +184,7 @@ impl DeviceName {
             let scaled = scaled.div_ceil(SCALED_BYTES_STEP) * SCALED_BYTES_STEP;
             *size_bytes = scaled.max(SCALED_BYTES_MIN.min(*size_bytes));
         }
+        self.others = self.others.into_iter().map(|other| other.scaled(factor)).collect();
         self
     }
 }
@@ -144,7 +198,8 @@ impl fmt::Display for DeviceName {
                 directory.iter().try_for_each(|directory| write!(f, "@{}", directory.display()))
             }
             Base::Existing(path) => write!(f, "{}", path.display()),
-        }
+        }?;
+        self.others.iter().try_for_each(|other| write!(f, ",{other}"))
     }
 }
 
@@ -163,9 +218,25 @@ mod tests {
             "/dev/disk/by-id/a+b",
             "delay:200us+mem:1G",
             "delay:read=1ms,flush=2ms+ignore-flush+/dev/sdb",
+            "/dev/sdb,/dev/sdc",
+            "loop:4G,loop:1G@/mnt/ssd",
+            "delay:read=1ms,flush=2ms+mem:1G,delay:1ms+mem:1G,/dev/a,b",
         ] {
             assert_eq!(DeviceName::parse(text).unwrap().to_string(), text);
         }
+        for (text, count) in [
+            ("loop:4G,delay:read=1ms,flush=2ms+loop:4G", 2),
+            ("hdd:a,seed=3:8G,ssd:b,seed=4:8G,mem:1G", 3),
+            ("/dev/a,b", 1),
+            ("loop:1G@/a,b", 1),
+            ("loop:1G@/a,b,loop:2G@/c,/dev/d", 3),
+        ] {
+            assert_eq!(DeviceName::parse(text).unwrap().all().count(), count, "{text}");
+        }
+        let kind = |text: &str| DeviceName::parse(text).unwrap().kind().map(String::from);
+        assert_eq!(kind("mem:1G,mem:2G").as_deref(), Some(MEMORY));
+        assert_eq!((kind("mem:1G,loop:2G"), kind("mem:1G,/dev/sdb")), (None, None));
+        assert!(DeviceName::parse("mem:1G,/dev/sdb").unwrap().exists());
         let layered = DeviceName::parse("delay:1ms+ignore-flush+loop:1G@/a+b").unwrap();
         assert_eq!(layered.layers, ["delay:1ms", "ignore-flush"]);
         let directory = Some("/a+b".into());
@@ -192,6 +263,9 @@ mod tests {
         assert!(message("loop:8G@").contains("no directory"));
         assert!(message("+loop:8G").contains("layer before '+'"));
         assert!(message("disk").starts_with("'disk': not a device"));
+        assert!(message("mem:1G,sdb").starts_with("'sdb': not a device"));
+        assert!(message("loop:8Q,loop:1G").starts_with("'loop:8Q': '8Q' is not a size"));
+        assert!(message(&["mem:16M"; 17].join(",")).contains("17 devices; give at most 16"));
     }
 
     #[test]
@@ -203,5 +277,6 @@ mod tests {
         assert_eq!(scaled("mem:512M", 0.1), "mem:512M");
         assert_eq!(scaled("loop:8G", 2.0), "loop:16G");
         assert_eq!(scaled("/dev/sdb", 0.1), "/dev/sdb");
+        assert_eq!(scaled("loop:48G,mem:48G", 0.1), "loop:5G,mem:5G");
     }
 }

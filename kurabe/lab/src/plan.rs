@@ -176,7 +176,11 @@ impl Plan {
         let study = &self.study;
         let contender = study.contenders[trial.contender].clone();
         let device = device.filter(|_| contender.needs_device()).cloned().map(|mut device| {
-            device.layers.splice(0..0, contender.below_texts());
+            for one in std::iter::once(&mut device.layers)
+                .chain(device.others.iter_mut().map(|other| &mut other.layers))
+            {
+                one.splice(0..0, contender.below_texts());
+            }
             device
         });
         let side_by_side = self.side_by_side(block, trial);

@@ -107,8 +107,11 @@ pub struct Aged {
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PowerCuts {
-    /// Size of the device in bytes.
+    /// Size of the device in bytes, of several together.
     pub size_bytes: u64,
+    /// Sizes in bytes of the devices, where there are several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub devices_bytes: Vec<u64>,
     /// Where the workload's check runs.
     pub check_directory: PathBuf,
     /// Bound on one check in ns.
@@ -136,6 +139,16 @@ pub struct PowerCuts {
     /// Which share of the work this is: the recording alone, or some states of one.
     #[serde(default)]
     pub share: Option<serde_json::Value>,
+}
+
+impl PowerCuts {
+    /// The size of each device in bytes.
+    pub fn sizes_bytes(&self) -> Vec<u64> {
+        match &self.devices_bytes[..] {
+            [] => vec![self.size_bytes],
+            several => several.to_vec(),
+        }
+    }
 }
 
 /// How the requests that reach the device are traced.
@@ -187,7 +200,7 @@ impl Node {
 
 /// What a trial stands on, as the trial room prepared it and attaches it.
 #[skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Device {
     /// Its kind.
     pub kind: String,
@@ -198,6 +211,16 @@ pub struct Device {
     pub part: Option<Part>,
     /// By what its kind finds it and knows it again.
     pub prepared: serde_json::Value,
+    /// Further devices; none of these has any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub others: Vec<Device>,
+}
+
+impl Device {
+    /// Each of the devices.
+    pub fn all(&self) -> impl Iterator<Item = &Device> {
+        std::iter::once(self).chain(&self.others)
+    }
 }
 
 /// A part of a device.

@@ -9,10 +9,10 @@ use vocabulary::cost::{CommandUsage, DeviceDelta};
 
 use crate::sys;
 
-/// The `stat` file of one block device, from which deltas are taken.
+/// The `stat` files of block devices, from whose sums deltas are taken.
 #[derive(Debug, Clone)]
 pub struct DeviceCounters {
-    stat: PathBuf,
+    stats: Vec<PathBuf>,
 }
 
 /// One reading of a device's counters
@@ -43,6 +43,12 @@ impl DeviceCounters {
         }
     }
 
+    /// The counters of the devices with these nodes, added up.
+    pub fn of_nodes<'a>(nodes: impl Iterator<Item = &'a Path>) -> io::Result<DeviceCounters> {
+        let each = nodes.map(|node| DeviceCounters::of_node(node).map(|one| one.stats));
+        Ok(DeviceCounters { stats: each.collect::<io::Result<Vec<_>>>()?.concat() })
+    }
+
     /// The counters of the device on which a directory lies. Fails for file systems that stand on
     /// no block device or on several (tmpfs, Btrfs, NFS).
     pub fn under_directory(directory: &Path) -> io::Result<DeviceCounters> {
@@ -57,26 +63,34 @@ impl DeviceCounters {
 
     fn of_stat(stat: PathBuf) -> io::Result<DeviceCounters> {
         fs::metadata(&stat)?;
-        Ok(DeviceCounters { stat })
+        Ok(DeviceCounters { stats: vec![stat] })
     }
 
     /// Whether the kernel counts flushes here: not for partitions, and not before Linux 5.5.
     pub fn counts_flushes(&self) -> bool {
-        let partition = self.stat.with_file_name("partition").exists();
-        let fields =
-            fs::read_to_string(&self.stat).map_or(0, |text| text.split_ascii_whitespace().count());
-        !partition && fields >= FIELDS_WITH_FLUSHES
+        self.stats.iter().all(|stat| {
+            let partition = stat.with_file_name("partition").exists();
+            let fields =
+                fs::read_to_string(stat).map_or(0, |text| text.split_ascii_whitespace().count());
+            !partition && fields >= FIELDS_WITH_FLUSHES
+        })
     }
 
     /// Reads the counters now.
     pub fn read(&self) -> io::Result<DeviceReading> {
-        let text = fs::read_to_string(&self.stat)?;
-        parse_stat(&text).ok_or_else(|| {
-            io::Error::new(
-                io::ErrorKind::InvalidData,
-                format!("{} is not in the known form: '{}'", self.stat.display(), text.trim()),
-            )
-        })
+        let mut sum = DeviceReading::default();
+        for stat in &self.stats {
+            let text = fs::read_to_string(stat)?;
+            let one = parse_stat(&text).ok_or_else(|| {
+                io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    format!("{} is not in the known form: '{}'", stat.display(), text.trim()),
+                )
+            })?;
+            sum.totals = sum.totals + one.totals;
+            sum.in_flight += one.in_flight;
+        }
+        Ok(sum)
     }
 }
 

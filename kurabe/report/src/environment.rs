@@ -179,7 +179,7 @@ fn repeat(source: &Source) -> Vec<Block> {
         )),
         Block::Code(format!("sudo kurabe run study.toml --seed {seed}")),
     ];
-    if DeviceName::parse(&source.plan.study.device).is_ok_and(|name| name.kind().is_none()) {
+    if DeviceName::parse(&source.plan.study.device).is_ok_and(|name| name.exists()) {
         blocks.push(Block::Warning(
             "it overwrites the device that it names; put your own there.".into(),
         ));

@@ -451,7 +451,11 @@ pub fn device_text(plan: &Plan) -> String {
     }
     let device = &plan.study.device;
     let name = DeviceName::parse(device);
-    let text = match name.as_ref().map(|name| (name.kind(), name.layers.is_empty())) {
+    let is_bare = |name: &DeviceName| name.all().all(|one| one.layers.is_empty());
+    let text = match name.as_ref().map(|name| (name.kind(), is_bare(name))) {
+        Ok((Some(IMAGE), _)) if name.as_ref().is_ok_and(|name| !name.others.is_empty()) => {
+            format!("image files ({device})")
+        }
         Ok((Some(IMAGE), _)) => format!("an image file ({device})"),
         Ok((Some(MEMORY), true)) => format!("memory, not a disk ({device})"),
         Ok((Some(MEMORY), false)) => format!("layers over memory ({device})"),

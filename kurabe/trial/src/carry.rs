@@ -163,11 +163,11 @@ impl Trial<'_> {
         let mut attached = self.attach()?;
         self.group = ControlGroup::begin(|| self.scratch.ledger());
         self.record.control_group = self.group.as_ref().map(ControlGroup::facts);
-        let device = attached.as_ref().map(|one| (one.node().clone(), one.size_bytes()));
-        if let Some((node, _)) = &device {
-            tools.show(node);
-        }
-        let mut below = lower::Stack::new(&spec.contender, device, &self.scratch);
+        let devices = attached.as_ref().map(Attached::all).unwrap_or_default();
+        devices.iter().for_each(|(node, _)| tools.show(node));
+        lower::check_devices(&spec.contender, devices.len()).map_err(Failure::of)?;
+        let mut below = lower::Stack::new(&spec.contender, devices, &self.scratch);
+        below.unused().into_iter().for_each(|unused| tools.note(unused));
         let made = self.make_below(&mut below, tools);
         self.layers = below.counters();
         self.node = below.top().map(|(node, _)| node.clone());
@@ -269,7 +269,8 @@ impl Trial<'_> {
         let attached = attach(device, self.discards(), &site).map_err(|error| {
             if self.stop.raised() { Failure::Stopped } else { Failure::of(error.to_string()) }
         })?;
-        self.count_by(DeviceCounters::of_node(attached.node().path()));
+        let devices = attached.all();
+        self.count_by(DeviceCounters::of_nodes(devices.iter().map(|(node, _)| node.path())));
         if let Some(disk) = attached.disk_below() {
             self.watch.disk(disk);
         }
@@ -437,6 +438,9 @@ impl Trial<'_> {
         let Some(trace) = &self.spec.trace else { return Ok(()) };
         match attached {
             None => tools.note("not traced: it has no device of its own"),
+            Some(attached) if attached.all().len() > 1 => {
+                tools.note("not traced: it has several devices");
+            }
             Some(attached) => {
                 let (node, size_bytes) = (attached.node(), attached.size_bytes());
                 // On other layers of the kernel it lies elsewhere.

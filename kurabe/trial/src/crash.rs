@@ -36,6 +36,7 @@ use vocabulary::check::DURABILITY;
 use vocabulary::load::Stage as LoadStage;
 
 use crate::device::is_kurabes_guest;
+use crate::device::served::Pages;
 use crate::filesystem::{Access, Owner};
 use crate::host_proc::HostProc;
 use crate::lower;
@@ -404,11 +405,10 @@ impl Trial<'_, '_> {
         let mut status = |text: &str| emit(&Event::Status { text: text.into() });
         status("making the file system");
         let bytes_max = recording_bytes_max(&data);
-        let disk = bench
-            .disks()
-            .record(self.setting.cuts.size_bytes, &served_layers(spec), bytes_max)
-            .map_err(served_failure)?;
-        bench.attach(disk)?;
+        let sizes_bytes = self.setting.cuts.sizes_bytes();
+        let recording = bench.disks().record(sizes_bytes, &served_layers(spec), bytes_max);
+        recording.map_err(served_failure)?;
+        bench.attach(Pages::None)?;
         let mut tools = bench.tools(None);
         let mut instance = bench.instance()?;
         let mut full = "and the workload had not begun";

@@ -14,13 +14,16 @@ pub mod layer;
 pub mod loop_node;
 mod memory;
 pub mod served;
+mod several;
 
+use std::collections::HashMap;
 use std::fmt;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::path::Path;
 
+use block::claim::Claim;
 use lab::device::{Base, DeviceName};
 use lab::event::Mark;
 use lab::spec::{Device, Part};
@@ -29,6 +32,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use trust::Directory;
+use vocabulary::words::counted;
 
 pub use crate::node::Node;
 pub use attach::{Attached, attach, attach_served};
@@ -67,9 +71,15 @@ pub trait Request {
     /// Size in bytes; absent when there is no such device.
     fn size_bytes(&self) -> Option<u64>;
 
-    /// Whether it may be used. Nothing is touched.
-    fn examine(&self) -> Result<(), DeviceError> {
-        Ok(())
+    /// The number of a device that exists.
+    fn number(&self) -> Option<u64> {
+        None
+    }
+
+    /// Whether it may be used. Nothing is touched, and what exists is kept from everybody else until what this
+    /// gives is dropped.
+    fn examine(&self) -> Result<Option<Claim>, DeviceError> {
+        Ok(None)
     }
 
     /// Makes or claims it and fills it with random bytes.
@@ -90,7 +100,7 @@ pub trait Prepared: Send {
     /// nothing uses it, and that nobody made anything on it.
     /// Errors: [`DeviceError::Refused`] with what is in the way; nothing was touched.
     fn claim_again(&self) -> Result<Claimed, DeviceError> {
-        Ok(Claimed(None))
+        Ok(Claimed(Vec::new()))
     }
 
     /// Notes what a trial that did not come to its end left, which the next one may destroy.
@@ -116,9 +126,10 @@ pub trait Prepared: Send {
 /// Keeps a real device from everybody who takes devices exclusively (mkfs, mount, LVM), until it is
 /// dropped. A trial of this machine, whose tools do so, needs it dropped; a guest does not.
 #[must_use]
-pub struct Claimed(#[expect(dead_code, reason = "held, never read")] Option<File>);
+pub struct Claimed(Vec<File>);
 
 /// What on a device is a trial's that did not come to its end.
+#[derive(Clone, Copy)]
 pub enum Left<'a> {
     /// Everything: the device was [`Claimed`] from before the trial until now.
     Everything,
@@ -205,8 +216,8 @@ impl Making<'_> {
         Device {
             kind: kind.name.into(),
             layers: self.layers.clone(),
-            part: None,
             prepared: serde_json::to_value(prepared).expect("it has a JSON form"),
+            ..Device::default()
         }
     }
 }
@@ -230,7 +241,8 @@ fn read<T: DeserializeOwned>(prepared: &Value) -> Result<T, DeviceError> {
 /// What a person asked the trials to stand on.
 pub struct DeviceRequest {
     name: DeviceName,
-    request: Box<dyn Request>,
+    /// One for each device.
+    requests: Vec<Box<dyn Request>>,
 }
 
 /// Why a device is none.
@@ -244,7 +256,7 @@ pub struct RequestError {
 }
 
 impl DeviceRequest {
-    /// Reads a device and the value of `--destroy`. Touches nothing.
+    /// Reads devices and the value of `--destroy`, which names each one that exists, in their order. Touches nothing.
     pub fn parse(text: &str, destroy: Option<&str>) -> Result<DeviceRequest, RequestError> {
         DeviceRequest::parse_as_one_of(&KINDS, text, destroy)
     }
@@ -259,6 +271,39 @@ impl DeviceRequest {
             problem: format!("'{text}': {problem}"),
         };
         let name = DeviceName::parse(text).map_err(|found| error(false, &found.problem))?;
+        if destroy.is_some() && !name.exists() {
+            let problem =
+                "--destroy goes with a real device such as --device /dev/sdb; leave it out here";
+            return Err(error(true, &problem));
+        }
+        let mut confirmed: Vec<&str> = destroy.into_iter().collect();
+        if !name.others.is_empty() {
+            confirmed = confirmed.iter().flat_map(|names| names.split(',')).collect();
+            let existing = name.all().filter(|one| matches!(one.base, Base::Existing(_))).count();
+            if destroy.is_some() && confirmed.len() != existing {
+                let problem = format!(
+                    "--destroy has {}, and --device {existing} real devices; give one for each, in their order, as in sdb,sdc",
+                    counted(confirmed.len(), "name")
+                );
+                return Err(error(true, &problem));
+            }
+        }
+        let mut confirmed = confirmed.into_iter();
+        let mut requests = Vec::new();
+        for one in name.all() {
+            let exists = matches!(one.base, Base::Existing(_));
+            let destroy = if exists { confirmed.next() } else { None };
+            requests.push(DeviceRequest::one(kinds, one, destroy, &error)?);
+        }
+        Ok(DeviceRequest { name, requests })
+    }
+
+    fn one(
+        kinds: &[&Kind],
+        name: &DeviceName,
+        destroy: Option<&str>,
+        error: &dyn Fn(bool, &dyn fmt::Display) -> RequestError,
+    ) -> Result<Box<dyn Request>, RequestError> {
         check_layers(&name.layers).map_err(|problem| error(false, &problem))?;
         let (wanted, exists) = match &name.base {
             Base::Made { kind, .. } => (kind.as_str(), false),
@@ -271,28 +316,42 @@ impl DeviceRequest {
             let problem = format!("not a device; write {}", known.join(", or "));
             return Err(error(false, &problem));
         };
-        if destroy.is_some() && !exists {
-            let problem =
-                "--destroy goes with a real device such as --device /dev/sdb; leave it out here";
-            return Err(error(true, &problem));
-        }
         let request =
             (kind.request)(&name.base, destroy).map_err(|problem| error(exists, &problem))?;
         if let Some(size_bytes) = request.size_bytes() {
             let fit = |layer: &String| layer::check_size(layer, size_bytes);
             name.layers.iter().try_for_each(fit).map_err(|problem| error(false, &problem))?;
         }
-        Ok(DeviceRequest { name, request })
+        Ok(request)
     }
 
-    /// Size in bytes; a real device is only looked at. Absent when there is none.
+    /// How many devices there are.
+    pub fn count(&self) -> usize {
+        self.requests.len()
+    }
+
+    /// Size in bytes, of several together; a real device is only looked at. Absent when there is none.
     pub fn size_bytes(&self) -> Option<u64> {
-        self.request.size_bytes()
+        self.requests.iter().map(|request| request.size_bytes()).sum()
     }
 
-    /// Whether it may be used. Nothing is touched.
+    /// Whether all may be used, at the same time. Nothing is touched.
     pub fn examine(&self) -> Result<(), DeviceError> {
-        self.request.examine()
+        let mut seen = HashMap::new();
+        for (name, request) in self.name.all().zip(&self.requests) {
+            if let Some(number) = request.number()
+                && let Some(other) = seen.insert(number, name)
+            {
+                return Err(DeviceError::Refused(format!(
+                    "{} and {} are the same device; name each device once",
+                    other.alone(),
+                    name.alone()
+                )));
+            }
+        }
+        // Each is claimed while the others are: two of them may be paths to one disk.
+        let examined = self.requests.iter().map(|request| request.examine());
+        examined.collect::<Result<Vec<_>, _>>().map(drop)
     }
 
     /// Makes it, fills it with random bytes and gathers its facts. An image lies in `own`, kurabe's
@@ -317,8 +376,26 @@ impl DeviceRequest {
         report: &mut dyn FnMut(Progress),
         made: &mut dyn FnMut(&Device),
     ) -> Result<Box<dyn Prepared>, DeviceError> {
-        let (request, layers) = (self.name.to_string(), self.name.layers.clone());
-        self.request.prepare(&mut Making { request, own, stop, report, made, layers })
+        if let [one] = &self.requests[..] {
+            let (request, layers) = (self.name.to_string(), self.name.layers.clone());
+            return one.prepare(&mut Making { request, own, stop, report, made, layers });
+        }
+        // Before a byte of any of them is touched.
+        self.examine()?;
+        let total_bytes = self.size_bytes().unwrap_or(0);
+        let mut devices: Vec<Box<dyn Prepared>> = Vec::new();
+        let mut before_bytes = 0;
+        for (name, one) in self.name.all().zip(&self.requests) {
+            let mut report = |progress: Progress| {
+                let done_bytes = before_bytes + progress.done_bytes;
+                report(Progress { done_bytes, total_bytes });
+            };
+            let (request, layers) = (name.alone(), name.layers.clone());
+            let (report, made) = (&mut report, &mut |_: &Device| {});
+            devices.push(one.prepare(&mut Making { request, own, stop, report, made, layers })?);
+            before_bytes += devices.last().map_or(0, |device| device.facts().size_bytes);
+        }
+        Ok(several::together(self.name.to_string(), devices))
     }
 }
 
@@ -447,8 +524,35 @@ mod tests {
         assert!(message("/dev/sdb", Some(" ")).contains("--destroy"));
         assert!(message("ram:1G", None).starts_with("'ram:1G': not a device; write loop:8G or"));
         assert!(message("disk:1G", None).contains("not a device"));
+        let two = message("/dev/sdb,mem:1G,/dev/sdc", Some("sdb"));
+        assert!(two.contains("--destroy has 1 name, and --device 2 real devices"), "{two}");
+        assert!(message("/dev/sdb,/dev/sdc", None).contains("--destroy NAME"));
+        assert!(DeviceRequest::parse("mem:1G,/dev/sdb,/dev/sdc", Some("sdb:ext4,WD-12")).is_ok());
         assert!(DeviceRequest::parse("/dev/sdb", Some(" WD-1234 ")).is_ok());
         assert_eq!(DeviceRequest::parse("mem:1G", None).ok().unwrap().size_bytes(), Some(1 << 30));
+        let two = DeviceRequest::parse("mem:1G,loop:1G", None).ok().unwrap();
+        assert_eq!((two.count(), two.size_bytes()), (2, Some(2 << 30)));
+    }
+
+    #[test]
+    fn several_devices_are_prepared_as_one() {
+        let home = tempfile::tempdir_in("/var/tmp").unwrap();
+        let own = Directory::private(&home.path().join("own")).unwrap();
+        let request = DeviceRequest::parse("mem:16M,delay:1ms+loop:32M", None).unwrap();
+        let mut last = None;
+        let prepared = request.prepare(&own, &Stop::default(), &mut |now| last = Some(now));
+        let prepared = prepared.unwrap();
+        let last = last.unwrap();
+        assert_eq!((last.done_bytes, last.total_bytes), (48 << 20, 48 << 20));
+        let kinds: Vec<&str> = prepared.device().all().map(|one| one.kind.as_str()).collect();
+        assert_eq!(kinds, ["mem", "loop"]);
+        assert_eq!(prepared.device().others[0].layers, ["delay:1ms"]);
+        let facts = prepared.facts();
+        assert_eq!((facts.size_bytes, facts.devices[1].size_bytes), (48 << 20, 32 << 20));
+        assert_eq!(facts.devices[1].request, "delay:1ms+loop:32M");
+        assert!(prepared.part(0, 2).is_err());
+        let refused = DeviceRequest::parse("mem:16M,loop:900T", None).unwrap();
+        assert!(refused.prepare(&own, &Stop::default(), &mut |_| {}).is_err());
     }
 
     /// A kind of device that no other file knows: its description, and its place in a table.

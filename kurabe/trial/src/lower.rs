@@ -1,9 +1,9 @@
 //! The block layers of the kernel below a file system, such as LUKS and RAID: one descriptor each, one file each.
 //!
-//! A layer gets a block device and gives another one. To add one, write its file and add a line to [`ALL`]. Most
-//! are set up in guests only, whose one disk is the trial's: nothing of anybody else's can be found, assembled or
-//! stopped there. Invariants: what was set up is taken down before the disk is given back, however far it came;
-//! keys are in memory only.
+//! A layer gets a block device and gives another one. The lowest one may get several: its members, or data and cache.
+//! To add one, write its file and add a line to [`ALL`]. Most are set up in guests only, whose disks are the trial's:
+//! nothing of anybody else's can be found, assembled or stopped there. Invariants: what was set up is taken down before
+//! the disks are given back, however far it came; keys are in memory only.
 
 mod bcache;
 mod image;
@@ -31,7 +31,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use vocabulary::suggestion::did_you_mean;
 
 use crate::device::fill::wipe_signatures;
-use crate::device::{Attached, is_kurabes_guest, layer, part_bytes};
+use crate::device::{Attached, is_kurabes_guest, layer};
 use crate::filesystem::kernel::drop_pages_of;
 use crate::filesystem::{self, FileSystem, Instance, Tool, missing_of};
 use crate::node::Node;
@@ -51,8 +51,8 @@ pub struct Lower {
     pub tools: &'static [Tool],
     /// Modules that a guest gets where its kernel has them; without the first one the layer cannot be set up.
     pub modules: &'static [&'static str],
-    /// The fewest members that it is made of, which a number behind its name says; absent where it has one.
-    members_min: Option<u32>,
+    /// What it is made of.
+    made_of: MadeOf,
     /// The options of its tool that it takes, without dashes; those that end in `=` have a value.
     options: &'static [&'static str],
     /// Whether what is written to it must not be found on the device below.
@@ -79,10 +79,23 @@ pub struct Lower {
     close: fn(&Place) -> Vec<Vec<String>>,
 }
 
+/// What a layer is made of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum MadeOf {
+    /// One device.
+    One,
+    /// As many members as the number behind its name says, so many at least.
+    Members(u32),
+    /// A device and its cache.
+    DataAndCache,
+}
+
 /// Where a layer lies.
 pub struct Place {
-    /// The device below it.
+    /// The device below it, of several the first.
     node: Node,
+    /// All devices below it, where each is a member; empty where the one device is all there is.
+    devices: Vec<(Node, u64)>,
     /// Size in bytes of the device below it.
     size_bytes: u64,
     /// A name of its own.
@@ -105,6 +118,12 @@ pub struct Place {
 impl Place {
     fn node_text(&self) -> String {
         self.node.path().display().to_string()
+    }
+
+    /// The kernel's own node of a device, which LVM looks for below /dev only.
+    fn dev_text(node: &Node) -> String {
+        let name = node.path().file_name().unwrap_or_default();
+        format!("/dev/{}", name.to_string_lossy())
     }
 
     /// By what device-mapper's tools find it.
@@ -179,9 +198,14 @@ pub fn tools(contender: &Contender) -> impl Iterator<Item = &'static Tool> {
 }
 
 /// Whether a layer of a device, as it is written, is one of these or carries one.
-pub(crate) fn is_one(text: &str) -> bool {
+pub fn is_one(text: &str) -> bool {
     let name = text.split([' ', ':']).next().unwrap_or(text);
     by_name(name).is_some() || filesystem::by_name(name).is_some()
+}
+
+/// Whether none of the layers below a contender are kurabe's own.
+pub fn are_all(contender: &Contender) -> bool {
+    contender.below_texts().iter().all(|text| is_one(text))
 }
 
 /// What guests are supplied with for all file systems and block layers.
@@ -219,9 +243,9 @@ impl Lower {
 
     /// How it is written.
     pub fn notation(&self) -> String {
-        match self.members_min {
-            Some(_) => format!("{}:N", self.name),
-            None => self.name.into(),
+        match self.made_of {
+            MadeOf::Members(_) => format!("{}:N", self.name),
+            MadeOf::One | MadeOf::DataAndCache => self.name.into(),
         }
     }
 
@@ -230,18 +254,14 @@ impl Lower {
         if self.shows_old_bytes {
             wipe(&path)?;
         }
-        if self.members_min.is_some() {
-            tools.note(format!(
-                "{}: one device is divided into {} members, so bytes, flushes and CPU time can be compared, and the speed of members side by side cannot",
-                place.layer,
-                place.members()
-            ));
+        if place.devices.is_empty() {
+            note_of(&place.layer).into_iter().for_each(|note| tools.note(note));
         }
         Ok(path)
     }
 
     fn check(&self, layer: &Layer) -> Result<(), String> {
-        if let Some(least) = self.members_min {
+        if let MadeOf::Members(least) = self.made_of {
             let number = layer.argument.as_deref().unwrap_or_default();
             let fits = |number: u32| (least..=MEMBERS_MAX).contains(&number);
             if !number.parse().is_ok_and(fits) {
@@ -332,6 +352,25 @@ pub fn check(contender: &Contender) -> Result<(), String> {
     Ok(())
 }
 
+/// Refuses several devices for a contender that cannot have them, or another number of them.
+pub fn check_devices(contender: &Contender, devices: usize) -> Result<(), String> {
+    if devices < 2 {
+        return Ok(());
+    }
+    if contender.environment.guest().is_none() || contender.environment.nodes() > 1 {
+        return Err(
+            "several devices are for contenders that run in one guest each: --on debian".into()
+        );
+    }
+    let lowest = Stack::layers_of(contender).into_iter().next();
+    match lowest.as_ref().and_then(|layer| Some((layer, count_of(layer)?))) {
+        Some((layer, count)) if count as usize != devices => Err(format!(
+            "'{layer}' needs {count} devices, or one to divide; --device names {devices}"
+        )),
+        _ => Ok(()),
+    }
+}
+
 /// Refuses a file system that cannot be below another layer.
 fn check_host(
     host: &'static FileSystem,
@@ -358,7 +397,8 @@ pub struct Stack {
     layers: Vec<Layer>,
     /// What carries each of them, where that is a file system.
     hosts: Vec<Option<Layer>>,
-    device: Option<(Node, u64)>,
+    /// The devices that the lowest one lies on; another one lies on the first.
+    devices: Vec<(Node, u64)>,
     scratch: Arc<Occupied>,
     opened: Vec<Opened>,
     /// What its keys are.
@@ -396,16 +436,12 @@ struct Top {
 const SYNC_INTERVAL: Duration = Duration::from_millis(50);
 
 impl Stack {
-    /// Those of a contender, on a device of so many bytes. Touches nothing yet.
-    pub fn new(
-        contender: &Contender,
-        device: Option<(Node, u64)>,
-        scratch: &Arc<Occupied>,
-    ) -> Stack {
+    /// Those of a contender, on devices of so many bytes. Touches nothing yet.
+    pub fn new(contender: &Contender, devices: Vec<(Node, u64)>, scratch: &Arc<Occupied>) -> Stack {
         let layers = Stack::layers_of(contender);
         let hosts = image::hosts_of(contender);
         let (scratch, opened) = (scratch.clone(), Vec::new());
-        Stack { layers, hosts, device, scratch, opened, keys: Keys::New, lost: None }
+        Stack { layers, hosts, devices, scratch, opened, keys: Keys::New, lost: None }
     }
 
     /// The same, to be opened again after power failures, and without a member of this number.
@@ -424,12 +460,19 @@ impl Stack {
         self.layers.is_empty()
     }
 
+    /// Of several devices, what nobody uses, in words.
+    pub fn unused(&self) -> Option<String> {
+        let takes_all = self.layers.first().and_then(count_of).is_some();
+        (self.devices.len() > 1 && !takes_all)
+            .then(|| format!("it lies on the first of {} devices alone", self.devices.len()))
+    }
+
     /// The uppermost device, and its size in bytes.
     pub fn top(&self) -> Option<(&Node, u64)> {
         let opened = self.opened.last().and_then(|opened| opened.top.as_ref());
         match opened {
             Some(top) => Some((&top.node, top.size_bytes)),
-            None => self.device.as_ref().map(|(node, size_bytes)| (node, *size_bytes)),
+            None => self.devices.first().map(|(node, size_bytes)| (node, *size_bytes)),
         }
     }
 
@@ -461,6 +504,8 @@ impl Stack {
         }
         let (node, size_bytes) = self.top().expect("a layer has a device");
         let (node, name) = (node.clone(), format!("kurabe{index}"));
+        let takes_all = index == 0 && self.devices.len() > 1 && self.unused().is_none();
+        let devices = if takes_all { self.devices.clone() } else { Vec::new() };
         let key = new_key(self.keys)?;
         let lost = self.lost.filter(|_| Some(index) == losing(&self.layers));
         let host = self.hosts[index]
@@ -468,8 +513,19 @@ impl Stack {
             .map(|host| image::begin_host(host, &node, size_bytes, index, &self.scratch));
         let host = host.transpose()?.map(|host| (host, String::new()));
         let (directory, attached, scratch) = (None, RefCell::default(), self.scratch.clone());
-        let place =
-            Place { node, size_bytes, name, index, layer, key, lost, directory, attached, scratch };
+        let place = Place {
+            node,
+            devices,
+            size_bytes,
+            name,
+            index,
+            layer,
+            key,
+            lost,
+            directory,
+            attached,
+            scratch,
+        };
         self.opened.push(Opened { top: None, lower, place, host });
         let Opened { top, place, host, .. } = self.opened.last_mut().expect("it was just added");
         if let Some((host, geometry)) = host {
@@ -497,14 +553,17 @@ impl Stack {
 
     /// What of the device a byte lies in, in words.
     fn place_of(&self, byte: u64) -> String {
-        let lowest = self.layers.first().and_then(members_of);
-        match (lowest, &self.device) {
-            (Some(members), Some((_, size_bytes))) => {
-                let part = part_bytes(*size_bytes, members);
-                format!("member {} of {}", byte / part + 1, self.layers[0].name)
-            }
-            _ => "the device".into(),
-        }
+        let lowest = &self.layers[0];
+        let sizes = match &self.devices[..] {
+            [(_, size_bytes)] => members::parts(lowest, *size_bytes),
+            each => count_of(lowest).map(|_| each.iter().map(|(_, bytes)| *bytes).collect()),
+        };
+        let (sizes, mut end) = (sizes.unwrap_or_default(), 0);
+        let found = sizes.iter().position(|size_bytes| {
+            end += size_bytes;
+            byte < end
+        });
+        found.map_or("the device".into(), |at| format!("member {} of {}", at + 1, lowest.name))
     }
 
     /// Whether one of them has members to be made equal.
@@ -576,8 +635,37 @@ impl Stack {
 
 /// The number of members of a layer that has any.
 fn members_of(layer: &Layer) -> Option<u32> {
-    by_name(&layer.name)?.members_min?;
-    layer.argument.as_deref()?.parse().ok()
+    match by_name(&layer.name)?.made_of {
+        MadeOf::Members(_) => layer.argument.as_deref()?.parse().ok().filter(|count| *count > 0),
+        MadeOf::One | MadeOf::DataAndCache => None,
+    }
+}
+
+/// What is to be said of a layer whose members are parts of one device.
+fn note_of(layer: &Layer) -> Option<String> {
+    let members = members_of(layer)?;
+    Some(format!(
+        "{layer}: one device is divided into {members} members, so bytes, flushes and CPU time can be compared, and the speed of members side by side cannot"
+    ))
+}
+
+/// The same of a contender's lowest layer.
+pub fn note_of_parts(contender: &Contender) -> Option<String> {
+    note_of(Stack::layers_of(contender).first()?)
+}
+
+/// The sizes in bytes of the parts into which a contender's only device is divided for its lowest layer; absent
+/// where that needs one device.
+pub fn parts(contender: &Contender, size_bytes: u64) -> Option<Vec<u64>> {
+    members::parts(Stack::layers_of(contender).first()?, size_bytes)
+}
+
+/// The number of devices that a layer can be made of, where it can be of several.
+fn count_of(layer: &Layer) -> Option<u32> {
+    match by_name(&layer.name)?.made_of {
+        MadeOf::DataAndCache => Some(2),
+        MadeOf::Members(_) | MadeOf::One => members_of(layer),
+    }
 }
 
 /// The place, among layers from the lowest one, of the one that can lose a member.

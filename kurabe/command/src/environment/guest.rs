@@ -6,18 +6,20 @@
 //! Invariants: one guest at a time; the runner has claimed what the guest's disk stands on; whatever
 //! becomes of the guest, a record is yielded, and nothing of the guest is left.
 
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use guest::{Disk, End, Guest, Link};
-use lab::device::MEMORY;
+use lab::device::{DEVICES_MAX, MEMORY};
 use lab::event::Event;
 use lab::record::{GuestFacts, Outcome, Record};
 use lab::reported::Reported;
 use lab::spec::{Device, TrialSpec};
 use lab::study::Study;
 use trial::device::{Left, in_guest};
+use trial::lower;
 use trial::stop::Stop;
 
 use super::images::{Images, layer_modules_of, module_of, modules_of_nodes};
@@ -55,23 +57,20 @@ struct Early {
 #[derive(PartialEq, Eq)]
 pub(super) struct Boot {
     place: String,
-    disk: Disk,
+    disks: Vec<Disk>,
     modules: Vec<&'static str>,
 }
 
 impl Boot {
     /// What a trial needs.
     pub fn of(spec: &TrialSpec, device: &Device) -> Result<Boot, String> {
-        let path = device.prepared.get("path").and_then(|path| path.as_str());
-        let Some(path) = path else {
-            return Err(format!("a guest's disk cannot be on a device of kind {}", device.kind));
-        };
-        // Memory has no way past the page cache: it lies there.
-        let disk = Disk {
-            path: path.into(),
-            direct: device.kind != MEMORY,
-            discard: spec.discard,
-            shared: spec.contender.environment.nodes() > 1,
+        let each = device.all().map(|one| disk_of(spec, one)).collect::<Result<Vec<_>, _>>()?;
+        let disks = match (&each[..], parts_of(spec, device)) {
+            ([one], Some(parts)) => {
+                let part = |part| Disk { part: Some(part), ..one.clone() };
+                parts.into_iter().map(part).collect()
+            }
+            _ => each,
         };
         let module = module_of(&spec.contender);
         let mut modules: Vec<&str> = module.into_iter().collect();
@@ -81,7 +80,20 @@ impl Boot {
         modules.extend(layer_modules_of(&spec.contender));
         modules.extend(modules_of_nodes(&spec.contender));
         modules.extend(trial::upper::modules(&spec.contender));
-        Ok(Boot { place: place_of(spec).into(), disk, modules })
+        Ok(Boot { place: place_of(spec).into(), disks, modules })
+    }
+
+    /// What a trial is told of its disks.
+    fn devices(&self, spec: &TrialSpec) -> Device {
+        let device = spec.device.clone().unwrap_or_default();
+        let layers = device.all().map(|one| &one.layers[..]);
+        // Parts of one have what that has.
+        let layers = layers.chain(std::iter::repeat(&device.layers[..]));
+        let disks = (0..).zip(layers).take(self.disks.len());
+        let mut all: Vec<Device> =
+            disks.map(|(number, layers)| in_guest(&guest::inside::disk(number), layers)).collect();
+        let others = all.split_off(1);
+        Device { others, ..all.remove(0) }
     }
 
     /// What nodes need of which one is killed, on a disk of kurabe's own.
@@ -89,8 +101,8 @@ impl Boot {
         let mut modules: Vec<&str> = module_of(&spec.contender).into_iter().collect();
         modules.extend(modules_of_nodes(&spec.contender));
         modules.extend(trial::upper::modules(&spec.contender));
-        let disk = Disk { path, direct: false, discard: false, shared: true };
-        Boot { place: place_of(spec).into(), disk, modules }
+        let disks = vec![Disk { path, part: None, direct: false, discard: false, shared: true }];
+        Boot { place: place_of(spec).into(), disks, modules }
     }
 
     pub fn begin(&self, images: &Images, link: Option<Link>) -> Result<Guest, String> {
@@ -99,7 +111,7 @@ impl Boot {
         words.extend(trusted.iter().map(String::as_str));
         images
             .image(&self.place)
-            .boot(&images.machine, Some(&self.disk), link, &self.modules, &words)
+            .boot(&images.machine, &self.disks, link, &self.modules, &words)
             .map_err(|error| error.to_string())
     }
 }
@@ -174,9 +186,12 @@ impl Guests {
             (Err(refused), _) | (_, Err(refused)) => Err(refused.clone()),
         };
         let again = || boot.as_ref().map_err(Clone::clone)?.begin(images, None);
-        let disk = in_guest(guest::inside::DISK.as_ref(), layers_of(spec));
-        let inside = TrialSpec { device: Some(disk), ..spec.clone() };
-        let record = live(images, spec, inside, booted, &again, &self.stop, on_event);
+        let disks = boot.as_ref().ok().map(|boot| boot.devices(spec));
+        let inside = TrialSpec { device: disks, ..spec.clone() };
+        let mut record = live(images, spec, inside, booted, &again, &self.stop, on_event);
+        if parts_of(spec, device.device()).is_some() {
+            record.notes.extend(lower::note_of_parts(&spec.contender));
+        }
         if let (Ok(_claimed), true) = (claimed, record.outcome != Outcome::Completed) {
             device.note_left(Left::Everything);
         }
@@ -197,8 +212,8 @@ pub fn cut_power(
     modules.extend(USER_SPACE_MODULES);
     modules.extend(layer_modules_of(&spec.contender));
     modules.extend(trial::upper::modules(&spec.contender));
-    let disk = Disk { path: data, direct: false, discard: false, shared: false };
-    let boot = Boot { place: place_of(spec).into(), disk, modules };
+    let disk = Disk { path: data, part: None, direct: false, discard: false, shared: false };
+    let boot = Boot { place: place_of(spec).into(), disks: vec![disk], modules };
     let begin = || boot.begin(images, None);
     let mut inside = spec.clone();
     if let Some(cuts) = &mut inside.power_cuts {
@@ -346,6 +361,38 @@ pub(super) fn place_of(spec: &TrialSpec) -> &str {
     spec.contender.environment.guest().expect("it lives in a guest")
 }
 
+/// The disk that a device is in a guest.
+fn disk_of(spec: &TrialSpec, device: &Device) -> Result<Disk, String> {
+    let path = device.prepared.get("path").and_then(|path| path.as_str());
+    let path = path
+        .ok_or_else(|| format!("a guest's disk cannot be on a device of kind {}", device.kind))?;
+    Ok(Disk {
+        path: path.into(),
+        part: None,
+        // Memory has no way past the page cache: it lies there.
+        direct: device.kind != MEMORY,
+        discard: spec.discard,
+        shared: spec.contender.environment.nodes() > 1,
+    })
+}
+
+/// Where a contender's only device is divided: each part is a disk of the guest. None where kurabe's own layers lie
+/// between or a trace is wanted, which see the whole, or where there are more parts than a guest has disks.
+fn parts_of(spec: &TrialSpec, device: &Device) -> Option<Vec<Range<u64>>> {
+    let prepared = &device.prepared;
+    let size = prepared.get("size_bytes").or_else(|| prepared.get("identity")?.get("size_bytes"));
+    let is_bare = layers_of(spec).iter().all(|layer| lower::is_one(layer));
+    let sizes = lower::parts(&spec.contender, size?.as_u64()?)?;
+    let is_one = device.others.is_empty() && spec.contender.environment.nodes() == 1;
+    let has_room = sizes.len() <= DEVICES_MAX && spec.trace.is_none();
+    let mut end = 0;
+    let part = |bytes: u64| {
+        end += bytes;
+        end - bytes..end
+    };
+    (is_bare && is_one && has_room).then(|| sizes.into_iter().map(part).collect())
+}
+
 /// The layers under a contender, which stand in its guest.
 fn layers_of(spec: &TrialSpec) -> &[String] {
     spec.device.as_ref().map_or(&[], |device| &device.layers)
@@ -354,4 +401,53 @@ fn layers_of(spec: &TrialSpec) -> &[String] {
 /// The load of this machine over the last minute.
 pub(super) fn host_load() -> Option<f64> {
     std::fs::read_to_string("/proc/loadavg").ok()?.split(' ').next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use lab::contender::Contender;
+    use lab::spec::Load;
+    use serde_json::json;
+
+    use super::*;
+    use crate::power_failures::crash::{spec, workload};
+
+    #[test]
+    fn a_guest_has_a_disk_for_each_device_or_each_part_of_the_only_one() {
+        let device = |path: &str| Device {
+            kind: "loop".into(),
+            prepared: json!({ "path": path, "size_bytes": 100_u64 << 20 }),
+            ..Device::default()
+        };
+        let booted = |contender: &str, device: &Device| {
+            let known = trial::filesystem::known();
+            let contender = Contender::parse(&format!("{contender} on debian"), &known).unwrap();
+            let load = Load::of_command(lab::spec::CommandLine::Words(Vec::new()));
+            let mut spec = spec(contender.clone(), None, workload(load, None, None), 0);
+            let mut device = device.clone();
+            device.layers.splice(0..0, contender.below_texts());
+            spec.device = Some(device.clone());
+            let boot = Boot::of(&spec, &device).unwrap();
+            let told = boot.devices(&spec);
+            let told = told.all().map(|one| one.prepared["path"].as_str().unwrap().to_string());
+            let path = |disk: &Disk| disk.path.display().to_string();
+            let disks = boot.disks.iter().map(|disk| (path(disk), disk.part.clone()));
+            (disks.collect::<Vec<_>>(), told.collect::<Vec<_>>())
+        };
+        let one = device("/a");
+        let whole = |path: &str| (path.to_string(), None);
+        let part = |from: u64, to: u64| ("/a".to_string(), Some(from << 20..to << 20));
+        assert_eq!(booted("ext4", &one), (vec![whole("/a")], vec!["/dev/vda".to_string()]));
+        let (disks, told) = booted("ext4 over luks over raid1:2", &one);
+        assert_eq!(disks, [part(0, 50), part(50, 100)]);
+        assert_eq!(told, ["/dev/vda", "/dev/vdb"]);
+        // What lies on other layers of kurabe's own, or in too many parts, is divided in the guest.
+        for text in ["ext4 over raid1:2 over delay:1ms", "ext4 over raid0:40"] {
+            assert_eq!(booted(text, &one).0, [whole("/a")], "{text}");
+        }
+        let two = Device { others: vec![device("/b")], ..one };
+        let (disks, told) = booted("ext4 over bcache", &two);
+        assert_eq!(disks, [whole("/a"), whole("/b")]);
+        assert_eq!(told, ["/dev/vda", "/dev/vdb"]);
+    }
 }

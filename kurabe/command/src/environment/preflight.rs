@@ -99,6 +99,9 @@ fn contender_problems(
     let mut problems = left_out::missing(contender);
     let layers = trial::lower::check(contender).and_then(|()| trial::upper::check(contender));
     problems.extend(layers.err());
+    if contender.needs_device() {
+        problems.extend(trial::lower::check_devices(contender, request.count()).err());
+    }
     problems.extend(file_system.why_not_on_nodes(contender));
     problems.extend(aged::problems(study, contender, request.size_bytes()));
     for file_system in trial::lower::hosts(contender).chain([file_system]) {
@@ -260,11 +263,14 @@ pub fn needs_device(study: &Study) -> bool {
 /// The device that the study asks for, with what the command line says may be destroyed.
 pub fn device_request(study: &Study, destroy: Option<&str>) -> Result<DeviceRequest, Failure> {
     // Before somebody is asked to confirm that it is destroyed.
-    if study.hosts().is_empty()
-        && let Ok(DeviceName { base: Base::Existing(path), .. }) = DeviceName::parse(&study.device)
-        && let Some(obstacle) = device::obstacle(&path)
-    {
-        return Err(Failure::refused(format!("--device {}: {obstacle}", study.device)));
+    if let (true, Ok(name)) = (study.hosts().is_empty(), DeviceName::parse(&study.device)) {
+        let obstacle = |one: &DeviceName| match &one.base {
+            Base::Existing(path) => device::obstacle(path),
+            Base::Made { .. } => None,
+        };
+        if let Some(obstacle) = name.all().find_map(obstacle) {
+            return Err(Failure::refused(format!("--device {}: {obstacle}", study.device)));
+        }
     }
     DeviceRequest::parse(&study.device, destroy).map_err(|error| {
         let flag = if error.about_destroy { "--destroy" } else { "--device" };

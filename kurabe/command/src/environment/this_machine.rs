@@ -93,10 +93,8 @@ impl ThisMachine {
         let processes = self.processes.as_mut().expect("it was begun");
         // The trial that comes first, on a device that is not there yet.
         let none = Device {
-            kind: String::new(),
             layers: DeviceName::parse(&study.device).map(|name| name.layers).unwrap_or_default(),
-            part: None,
-            prepared: Value::Null,
+            ..Device::default()
         };
         match ((preparation.first)(&none), request.size_bytes()) {
             (Some(first), Some(bytes)) => try_out(study, &first, bytes, processes),

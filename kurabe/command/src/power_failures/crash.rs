@@ -83,11 +83,24 @@ fn record(args: &CrashArgs) -> Result<u8, Failure> {
             )));
         }
     }
+    let devices_bytes = sizes(&args.device)?;
+    for contender in &contenders {
+        let refused =
+            |problem: String| Failure::refused(format!("'{}': {problem}", contender.label));
+        trial::lower::check_devices(contender, devices_bytes.len()).map_err(refused)?;
+        if devices_bytes.len() > 1 && !trial::lower::are_all(contender) {
+            return Err(refused(
+                "power is cut on several disks without layers of kurabe's own; leave those out"
+                    .into(),
+            ));
+        }
+    }
     let check = line_of_check(&args.check)?;
     let command = load_of(&args.command)?;
     let here = std::env::current_dir().map_err(Failure::broken)?;
     let result = CrashResult {
-        size_bytes: size(&args.device)?,
+        size_bytes: devices_bytes.iter().sum(),
+        devices_bytes: if devices_bytes.len() > 1 { devices_bytes } else { Vec::new() },
         seed: args.seed.unwrap_or_else(|| u64::from(rand::random::<u32>())),
         asked: Asked::Check(check.clone()),
         check_directory: here,
@@ -99,6 +112,7 @@ fn record(args: &CrashArgs) -> Result<u8, Failure> {
     };
     let cuts = PowerCuts {
         size_bytes: result.size_bytes,
+        devices_bytes: result.devices_bytes.clone(),
         check_directory: result.check_directory.clone(),
         check_timeout_ns: result.check_timeout_ns,
         parallel_checks: args.parallel_checks,
@@ -207,6 +221,7 @@ pub fn keep(
     let contender = spec.contender.clone();
     let result = CrashResult {
         size_bytes: cuts.size_bytes,
+        devices_bytes: cuts.devices_bytes.clone(),
         seed: cuts.seed,
         asked,
         check_directory: cuts.check_directory.clone(),
@@ -287,6 +302,7 @@ fn replay(place: &str) -> Result<u8, Failure> {
         directory.create_file(&new, CONTENTS_MODE).and_then(|_| directory.append_file(&new));
     let cuts = PowerCuts {
         size_bytes: result.size_bytes,
+        devices_bytes: result.devices_bytes.clone(),
         check_directory: result.check_directory.clone(),
         check_timeout_ns: result.check_timeout_ns,
         parallel_checks: false,
@@ -588,30 +604,39 @@ pub fn contenders(
     }
 }
 
-/// The size of a device, which is written as everywhere else, or as the size alone.
+/// The size of the one device, which is written as everywhere else, or as the size alone.
 pub fn size(text: &str) -> Result<u64, Failure> {
+    match sizes(text)?[..] {
+        [size_bytes] => Ok(size_bytes),
+        _ => Err(Failure::refused(format!("--device '{text}': this takes one device"))),
+    }
+}
+
+/// The sizes of devices.
+fn sizes(text: &str) -> Result<Vec<u64>, Failure> {
     let refused =
         |problem: String| Failure::refused(format!("--device '{text}' (or --size): {problem}"));
     if !text.contains([':', '/']) {
         let bytes = parse_size(text).map_err(|error| refused(error.to_string()))?;
         let whole = bytes.is_multiple_of(1 << 20) && bytes >= lab::device::SIZE_BYTES_MIN;
         return if whole {
-            Ok(bytes)
+            Ok(vec![bytes])
         } else {
             Err(refused("not a whole number of MiB from 16M on".into()))
         };
     }
     let name = DeviceName::parse(text).map_err(|error| refused(error.problem))?;
-    match (name.base, &name.layers[..]) {
+    let size = |one: &DeviceName| match (&one.base, &one.layers[..]) {
         (Base::Made { kind, size_bytes, directory: None }, [])
             if [IMAGE, MEMORY].contains(&kind.as_str()) =>
         {
-            Ok(size_bytes)
+            Ok(*size_bytes)
         }
         _ => Err(refused(
-            "power is cut on a disk in memory; write its size, such as mem:512M".into(),
+            "power is cut on disks in memory; write their sizes, such as mem:512M".into(),
         )),
-    }
+    };
+    name.all().map(size).collect()
 }
 
 pub(super) fn shell(text: &str) -> CommandLine {
@@ -667,6 +692,8 @@ mod tests {
         for text in ["512M", "mem:512M", "loop:512M"] {
             assert_eq!(size(text).ok(), Some(512 << 20), "{text}");
         }
+        assert_eq!(sizes("mem:512M,mem:1G").ok(), Some(vec![512 << 20, 1 << 30]));
+        assert!(size("mem:512M,mem:1G").is_err());
         for text in
             ["/dev/sdb", "loop:512M@/mnt", "delay:read=1ms+mem:512M", "1000", "8M", "tape:512M"]
         {

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use lab::contender::Contender;
+use lab::quantity::size_text;
 use lab::record::Check;
 use lab::spec::{CommandLine, Load};
 use serde::{Deserialize, Serialize};
@@ -24,6 +25,9 @@ const RESULT_BYTES_MAX: u64 = 1 << 30;
 #[derive(Debug, Serialize, Deserialize)]
 pub struct CrashResult {
     pub size_bytes: u64,
+    /// Where there are several devices.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub devices_bytes: Vec<u64>,
     pub seed: u64,
     pub asked: Asked,
     pub check_directory: PathBuf,
@@ -74,6 +78,17 @@ impl Made {
             kernel,
             kurabe_version,
             command_line: std::env::args().collect(),
+        }
+    }
+}
+
+impl CrashResult {
+    /// What the power was cut on, in words.
+    pub fn device_text(&self) -> String {
+        let sizes: Vec<String> = self.devices_bytes.iter().map(|one| size_text(*one)).collect();
+        match sizes.len() {
+            0 => format!("a disk of {} in memory", size_text(self.size_bytes)),
+            count => format!("{count} disks in memory, of {}", sizes.join(", ")),
         }
     }
 }

@@ -203,6 +203,7 @@ pub fn run(path: &Path) -> Result<u8, Failure> {
         let states = shard.states;
         let cuts = PowerCuts {
             size_bytes: result.size_bytes,
+            devices_bytes: Vec::new(),
             check_directory: result.check_directory.clone(),
             check_timeout_ns: result.check_timeout_ns,
             parallel_checks: shard.parallel_checks,

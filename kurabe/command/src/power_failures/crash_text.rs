@@ -163,10 +163,7 @@ pub fn document(path: &Path) -> Result<Vec<Block>, Failure> {
         let (date, clock) = (date(*started_unix_ns), clock(*started_unix_ns));
         let rows = [
             ("Command", words.join(" ")),
-            (
-                "Device",
-                format!("a disk of {} in memory", lab::quantity::size_text(result.size_bytes)),
-            ),
+            ("Device", result.device_text()),
             (
                 "Kernel",
                 format!("Linux {}", kernel.split(char::is_whitespace).next().unwrap_or(kernel)),
@@ -197,10 +194,11 @@ fn asked_text(result: &CrashResult) -> String {
         Asked::Check(check) => format!("checked by '{check}'"),
         Asked::OwnLoad { load, .. } => format!("checked by kurabe's own {}", load.kind),
     };
-    let size = lab::quantity::size_text(result.size_bytes);
+    let device = result.device_text();
+    let device = device[..1].to_uppercase() + &device[1..];
     let member =
         if result.lose_member { "; a member of an array is lost with the power" } else { "" };
-    format!("A disk of {size} in memory, {asked}{member}; seed {}.", result.seed)
+    format!("{device}, {asked}{member}; seed {}.", result.seed)
 }
 
 /// What the strip of verdicts is drawn of.

@@ -143,6 +143,7 @@ fn cut(
     spec.side_by_side = None;
     let cuts = PowerCuts {
         size_bytes,
+        devices_bytes: Vec::new(),
         check_directory: match &plan.study.directory {
             Some(directory) => directory.to_path_buf(),
             None => std::env::current_dir()?,

@@ -29,6 +29,7 @@ pub fn promises(args: &PromisesArgs) -> Result<u8, Failure> {
     };
     let cuts = PowerCuts {
         size_bytes: size(&args.device)?,
+        devices_bytes: Vec::new(),
         check_directory: "/".into(),
         check_timeout_ns: TIMEOUT_NS,
         // They read what is mounted and nothing else.

@@ -373,10 +373,10 @@ pub struct LoadArgs {
 #[serde(rename_all = "kebab-case")]
 pub struct StudyArgs {
     /// Device under the file systems: loop:SIZE[@DIR] (an image file), mem:SIZE (memory) or
-    /// /dev/NAME (a real disk; needs --destroy). [default: loop:8G]
+    /// /dev/NAME (a real disk; needs --destroy); in guests several, with commas. [default: loop:8G]
     #[arg(short, long, value_name = "DEVICE")]
     pub device: Option<String>,
-    /// Name or serial number of the real disk whose contents may be destroyed.
+    /// Name or serial number of the real disk whose contents may be destroyed; of several disks one each, with commas.
     #[arg(long, value_name = "NAME_OR_SERIAL")]
     #[serde(skip)]
     pub destroy: Option<String>,

@@ -97,7 +97,7 @@ fn print_plan(mut study: Study, destroy: Option<&str>) -> Result<u8, Failure> {
     check_options(&study)?;
     let request = device_request(&study, destroy)?;
     // What is called so here is another device there.
-    let exists = DeviceName::parse(&study.device).is_ok_and(|name| name.kind().is_none());
+    let exists = DeviceName::parse(&study.device).is_ok_and(|name| name.exists());
     let is_there = !study.hosts().is_empty() && exists;
     let capacity = if is_there { None } else { capacity(&study, &request) };
     for workload in &study.workloads {
@@ -147,7 +147,8 @@ pub fn study_of(args: &RunArgs) -> Result<(StudyText, Study, String), Failure> {
 /// The study file that equals what was asked, but for what is said on the command line alone.
 pub fn file_of(text: &StudyText) -> String {
     let file = study_file::print(text);
-    match text.device.as_deref().filter(|device| device.starts_with('/')) {
+    let exists = |device: &&str| DeviceName::parse(device).is_ok_and(|name| name.exists());
+    match text.device.as_deref().filter(exists) {
         None => file,
         Some(device) => format!(
             "# Everything on {} is lost: whoever starts this study confirms it by --destroy NAME,\n\

@@ -223,8 +223,9 @@ impl<'a> Bench<'a> {
         let contender = &self.setting.spec.contender;
         lower::check(contender).map_err(Failure::of)?;
         upper::check(contender).map_err(Failure::of)?;
-        let device = (self.node(), self.setting.cuts.size_bytes);
-        let below = lower::Stack::new(contender, Some(device), self.setting.scratch);
+        let devices = self.device.borrow().as_ref().map(Attached::all).unwrap_or_default();
+        lower::check_devices(contender, devices.len()).map_err(Failure::of)?;
+        let below = lower::Stack::new(contender, devices, self.setting.scratch);
         Ok(if below.is_empty() {
             upper::begin(file_system, self.stage())
         } else {
@@ -259,9 +260,8 @@ impl<'a> Bench<'a> {
     pub fn tools(&self, deadline: Option<Instant>) -> Toolbox {
         let mut tools = Toolbox::new(deadline, self.setting.stop.clone());
         tools.see_host(self.setting.host);
-        if let Some(attached) = &*self.device.borrow() {
-            tools.show(attached.node());
-        }
+        let devices = self.device.borrow().as_ref().map(Attached::all).unwrap_or_default();
+        devices.iter().for_each(|(node, _)| tools.show(node));
         tools
     }
 
@@ -282,10 +282,14 @@ impl<'a> Bench<'a> {
         self.disks.lock().expect("no thread panics while it asks")
     }
 
-    /// Makes a device of what is served.
-    pub fn attach(&self, disk: File) -> Result<(), Failure> {
-        let attached = attach_served(&disk, self.setting.cuts.size_bytes, self.setting.scratch)?;
-        *self.device.borrow_mut() = Some(attached);
+    /// Makes devices of what is served.
+    pub fn attach(&self, pages: Pages) -> Result<(), Failure> {
+        let open = |(number, bytes)| -> io::Result<(File, u64)> {
+            Ok((self.disks().open(number, pages)?, bytes))
+        };
+        let disks = (0..).zip(self.setting.cuts.sizes_bytes()).map(open);
+        let disks: Vec<(File, u64)> = disks.collect::<io::Result<_>>().map_err(served_failure)?;
+        *self.device.borrow_mut() = Some(attach_served(&disks, self.setting.scratch)?);
         Ok(())
     }
 
@@ -316,8 +320,7 @@ impl<'a> Bench<'a> {
             attached.change(change).map_err(Failure::from)
         } else {
             change().map_err(served_failure)?;
-            let disk = self.disks().open(Pages::Kept).map_err(served_failure)?;
-            self.attach(disk)
+            self.attach(Pages::Kept)
         }
     }
 }

@@ -231,6 +231,7 @@ mod tests {
             });
         }
         Log {
+            further: Vec::new(),
             sectors: 1,
             requests,
             acknowledgements,

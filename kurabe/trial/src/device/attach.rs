@@ -5,6 +5,7 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
@@ -16,7 +17,7 @@ use rustix::fs::{AtFlags, OFlags, StatxFlags};
 use super::layer;
 use super::loop_node::{self, Backing, RELEASE_WAIT_MAX, Released};
 use super::served::{Said, Served};
-use super::{BlockDeviceFacts, DeviceError, Ground, Site, kind};
+use super::{BlockDeviceFacts, DeviceError, Ground, Site, is_kurabes_guest, kind};
 use crate::ledger::{Ledger, Taken};
 use crate::lower;
 use crate::node::Node;
@@ -34,6 +35,8 @@ pub struct Attached {
     served: Option<Served>,
     disk_below: Option<u64>,
     ground: Option<Box<dyn Ground>>,
+    /// Further devices of the contender's.
+    others: Vec<Attached>,
 }
 
 /// A private loop device that this process added.
@@ -48,7 +51,7 @@ struct TakenNode {
     ledger_id: u64,
 }
 
-/// Attaches `device`, or the part of it that is named.
+/// Attaches `device`, or the part of it that is named, and the further ones.
 ///
 /// What has a node of its own is given as it is. All else gets a private loop device with direct
 /// I/O. Unless `discard`, nothing can make a hole in an image: the loop device takes no discards, and
@@ -56,6 +59,27 @@ struct TakenNode {
 /// filled first.
 /// Errors: [`DeviceError`]; nothing stays attached.
 pub fn attach(device: &Device, discard: bool, site: &Site<'_>) -> Result<Attached, DeviceError> {
+    let mut first = attach_one(device, discard, site, site.scratch.room())?;
+    if !device.others.is_empty() && !is_kurabes_guest() {
+        return Err(DeviceError::Refused("several devices are attached in a guest only".into()));
+    }
+    for (number, other) in (2..).zip(&device.others) {
+        // Each has a server of its layers.
+        let room = site.scratch.room().join(format!("device-{number}"));
+        fs::create_dir(&room).map_err(DeviceError::system(format!("making {}", room.display())))?;
+        let mut other = attach_one(other, discard, site, &room)?;
+        first.notes.append(&mut other.notes);
+        first.others.push(other);
+    }
+    Ok(first)
+}
+
+fn attach_one(
+    device: &Device,
+    discard: bool,
+    site: &Site<'_>,
+    room: &Path,
+) -> Result<Attached, DeviceError> {
     let kind = kind(&device.kind).ok_or_else(|| {
         DeviceError::Refused(format!("this kurabe knows no device of the kind '{}'", device.kind))
     })?;
@@ -89,8 +113,7 @@ pub fn attach(device: &Device, discard: bool, site: &Site<'_>) -> Result<Attache
     let mut block_size_bytes = block_size_bytes(&file);
     let mut served = None;
     if !layers.is_empty() {
-        let mut server =
-            Served::start(file, site.scratch.room()).map_err(system("serving the layers on"))?;
+        let mut server = Served::start(file, room).map_err(system("serving the layers on"))?;
         (file, block_size_bytes) =
             server.layers(&layers).map_err(system("serving the layers on"))?;
         served = Some(server);
@@ -119,10 +142,20 @@ pub fn attach(device: &Device, discard: bool, site: &Site<'_>) -> Result<Attache
     Ok(attached)
 }
 
-/// Attaches a file of `size_bytes` that a process of the trial serves, as it was opened: past the page cache
-/// or through it.
+/// Attaches files, each with its size in bytes, that a process of the trial serves, as they were opened: past the page
+/// cache or through it.
 /// Errors: [`DeviceError`]; nothing stays attached.
-pub fn attach_served(
+pub fn attach_served(files: &[(File, u64)], scratch: &Occupied) -> Result<Attached, DeviceError> {
+    let mut all = Vec::new();
+    for (file, size_bytes) in files {
+        all.push(attach_served_one(file, *size_bytes, scratch)?);
+    }
+    let mut first = all.remove(0);
+    first.others = all;
+    Ok(first)
+}
+
+fn attach_served_one(
     file: &File,
     size_bytes: u64,
     scratch: &Occupied,
@@ -168,7 +201,8 @@ pub fn attach_image(
 impl Attached {
     fn new(node: Node, size_bytes: u64, taken: Option<TakenNode>) -> Attached {
         let (notes, served, disk_below, ground) = (Vec::new(), None, None, None);
-        Attached { node, size_bytes, notes, taken, served, disk_below, ground }
+        let others = Vec::new();
+        Attached { node, size_bytes, notes, taken, served, disk_below, ground, others }
     }
 
     /// Lets what goes to the image be kept in the page cache.
@@ -220,6 +254,12 @@ impl Attached {
         self.size_bytes
     }
 
+    /// Each of the devices, and its size in bytes.
+    pub fn all(&self) -> Vec<(Node, u64)> {
+        let each = std::iter::once(self).chain(&self.others);
+        each.map(|one| (one.node.clone(), one.size_bytes)).collect()
+    }
+
     /// The number of the file system on which the image lies, where what the device is asked for
     /// reaches the disk below as it is: without layers and past the host's page cache.
     pub fn disk_below(&self) -> Option<u64> {
@@ -229,9 +269,19 @@ impl Attached {
     /// Puts other bytes in the place of the device's: waits until nobody uses it, calls `change`, and
     /// drops what the kernel still has of the bytes before.
     pub fn change(&self, change: impl FnOnce() -> io::Result<()>) -> Result<(), DeviceError> {
-        let system = |what: &str| DeviceError::system(format!("{what} {}", self.node.shown()));
+        let each: Vec<&Attached> = std::iter::once(self).chain(&self.others).collect();
+        let held: Vec<File> = each.iter().map(|one| one.hold()).collect::<Result<_, _>>()?;
+        let drop_buffers = || held.iter().try_for_each(loop_device::drop_buffers);
+        drop_buffers()
+            .and_then(|()| change())
+            .and_then(|()| drop_buffers())
+            .map_err(DeviceError::system(format!("changing what lies on {}", self.node.shown())))
+    }
+
+    /// Has it exclusively, once nobody uses it.
+    fn hold(&self) -> Result<File, DeviceError> {
         let until = Instant::now() + RELEASE_WAIT_MAX;
-        let held = loop {
+        loop {
             // What mounts it or keeps it to itself is in the way.
             let path = self.node.path();
             let opened = OpenOptions::new().read(true).custom_flags(libc::O_EXCL).open(path);
@@ -241,19 +291,19 @@ impl Attached {
                 {
                     std::thread::sleep(Duration::from_millis(1));
                 }
-                opened => break opened.map_err(system("taking"))?,
+                opened => {
+                    let taking = format!("taking {}", self.node.shown());
+                    return opened.map_err(DeviceError::system(taking));
+                }
             }
-        };
-        loop_device::drop_buffers(&held)
-            .and_then(|()| change())
-            .and_then(|()| loop_device::drop_buffers(&held))
-            .map_err(system("changing what lies on"))
+        }
     }
 
     /// Begins, or ends, what modelled disks will say at the end.
     pub fn measure(&mut self, begins: bool) -> Result<(), DeviceError> {
         let asked = self.served.as_mut().map_or(Ok(()), |served| served.measure(begins));
-        asked.map_err(DeviceError::system("asking what serves the layers"))
+        asked.map_err(DeviceError::system("asking what serves the layers"))?;
+        self.others.iter_mut().try_for_each(|other| other.measure(begins))
     }
 
     /// Keeps every request of the modelled disk from now on.
@@ -300,6 +350,22 @@ impl Attached {
     }
 
     fn release(&mut self) -> Result<Said, DeviceError> {
+        let mut said = self.release_one();
+        for mut other in std::mem::take(&mut self.others) {
+            // All are given back, whatever becomes of one.
+            said = match (said, other.release()) {
+                (Ok(mut said), Ok(more)) => {
+                    said.reached.extend(more.reached);
+                    said.disks.extend(more.disks);
+                    Ok(said)
+                }
+                (Err(error), _) | (_, Err(error)) => Err(error),
+            };
+        }
+        said
+    }
+
+    fn release_one(&mut self) -> Result<Said, DeviceError> {
         if let Some(mut taken) = self.taken.take() {
             drop(taken.device.take());
             loop_node::release(taken.index, taken.backing, RELEASE_WAIT_MAX)

@@ -14,7 +14,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use block::claim::{ClaimError, Identity, Pinned, Signature, claim, signatures_of};
+use block::claim::{Claim, ClaimError, Identity, Pinned, Signature, claim, signatures_of};
 use lab::event::Mark;
 use lab::spec::Device;
 use rustix::fs::{FileType, OFlags};
@@ -69,19 +69,23 @@ struct DiskRequest {
 }
 
 impl Request for DiskRequest {
-    fn size_bytes(&self) -> Option<u64> {
-        // For a first look only: what is overwritten is decided by the claim.
+    fn number(&self) -> Option<u64> {
         let found = rustix::fs::stat(&self.path).ok()?;
         let is_device = FileType::from_raw_mode(found.st_mode) == FileType::BlockDevice;
-        let number = is_device.then_some(found.st_rdev)?;
+        is_device.then_some(found.st_rdev)
+    }
+
+    fn size_bytes(&self) -> Option<u64> {
+        // For a first look only: what is overwritten is decided by the claim.
+        let number = self.number()?;
         let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
         let size = std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/size"));
         // In sectors of 512 bytes, whatever the device's own are.
         size.ok()?.trim().parse::<u64>().ok()?.checked_mul(512)
     }
 
-    fn examine(&self) -> Result<(), DeviceError> {
-        Ok(claim(&self.path, &self.destroy).map(drop)?)
+    fn examine(&self) -> Result<Option<Claim>, DeviceError> {
+        Ok(Some(claim(&self.path, &self.destroy)?))
     }
 
     fn prepare(&self, making: &mut Making<'_>) -> Result<Box<dyn Prepared>, DeviceError> {
@@ -107,6 +111,7 @@ impl Request for DiskRequest {
             size_bytes,
             backing: None,
             block_device: BlockDeviceFacts::of_number(identity.major, identity.minor),
+            devices: Vec::new(),
             fill_ns: started.elapsed().as_nanos() as u64,
         };
         let granted = Granted {
@@ -122,7 +127,7 @@ impl Request for DiskRequest {
 /// By what a trial finds the device and knows it again.
 #[derive(Serialize, Deserialize)]
 struct Granted {
-    /// `/proc/PID/fd/N` in the runner; in a guest the node of its only disk.
+    /// `/proc/PID/fd/N` in the runner; in a guest the node of a disk.
     path: PathBuf,
     /// What the user typed.
     shown: PathBuf,
@@ -130,24 +135,24 @@ struct Granted {
     identity: Option<Identity>,
 }
 
-/// What a trial in a guest is told of its disk, and of the layers on it.
+/// What a trial in a guest is told of a disk, and of the layers on it.
 pub fn in_guest(path: &Path, layers: &[String]) -> Device {
     let granted = Granted { path: path.into(), shown: path.into(), identity: None };
     Device {
         kind: DISK.name.into(),
         layers: layers.to_vec(),
-        part: None,
         prepared: serde_json::to_value(granted).expect("it has a JSON form"),
+        ..Device::default()
     }
 }
 
-/// Whether this is a guest, whose only disk is the trial's.
+/// Whether this is a guest, whose disks are all the trial's.
 pub fn is_kurabes_guest() -> bool {
     let command_line = std::fs::read_to_string("/proc/cmdline").unwrap_or_default();
     command_line.split_whitespace().any(|word| word == "rdinit=/kurabe")
 }
 
-/// A guest's only disk, as good as new. The runner claimed what the host has of it.
+/// A guest's disk, as good as new. The runner claimed what the host has of it.
 fn fresh(path: &Path) -> io::Result<(File, Identity)> {
     if !is_kurabes_guest() {
         let text = "it was not granted, and this is no guest of kurabe's";
@@ -213,7 +218,7 @@ impl Prepared for PreparedDisk {
                 .and_then(|()| fill::wipe_signatures(&device, &(0..self.facts.size_bytes)))
                 .map_err(DeviceError::system(format!("wiping signatures of {path}")))?;
         }
-        Ok(Claimed(Some(device)))
+        Ok(Claimed(vec![device]))
     }
 
     /// Whatever is not the trial's is somebody's, and in the way of the next claim.

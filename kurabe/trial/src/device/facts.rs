@@ -11,16 +11,19 @@ use trust::mounts;
 
 /// The device of a study.
 #[skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceFacts {
     /// The notation that was asked for: `loop:8G`, `mem:4G`, `/dev/sdb`.
     pub request: String,
-    /// Size in bytes.
+    /// Size in bytes, of several devices together.
     pub size_bytes: u64,
     /// What an image lies on; absent for memory and for a real device.
     pub backing: Option<BackingFacts>,
     /// A real device; absent for an image and for memory.
     pub block_device: Option<BlockDeviceFacts>,
+    /// Where there are several devices, those of each; above are then the sums.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub devices: Vec<DeviceFacts>,
     /// How long the filling took, in ns.
     pub fill_ns: u64,
 }

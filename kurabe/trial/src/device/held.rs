@@ -51,17 +51,10 @@ impl Held {
         let found = Found { path: path.into(), backing, size_bytes, keeps_holes };
         let device = Device {
             kind: kind.name.into(),
-            layers: Vec::new(),
-            part: None,
             prepared: serde_json::to_value(&found)?,
+            ..Device::default()
         };
-        let facts = DeviceFacts {
-            request: kind.name.into(),
-            size_bytes,
-            backing: None,
-            block_device: None,
-            fill_ns: 0,
-        };
+        let facts = DeviceFacts { request: kind.name.into(), size_bytes, ..DeviceFacts::default() };
         Ok(Box::new(Held { device, facts, _file: file }))
     }
 
@@ -86,6 +79,7 @@ impl Held {
             size_bytes,
             backing,
             block_device: None,
+            devices: Vec::new(),
             fill_ns: started.elapsed().as_nanos() as u64,
         };
         Ok(Box::new(Held { device, facts, _file: file }))

@@ -55,9 +55,9 @@ enum Ask {
     KeepTrace,
     /// Write what was kept next to the served file; answered with how many requests found no room.
     WriteTrace,
-    /// Serve a fresh disk of so many bytes below these layers, and record it into the file that came in as
+    /// Serve fresh disks of so many bytes below these layers, and record them into the file that came in as
     /// the standard input, which may have so many bytes.
-    Record { size_bytes: u64, layers: Vec<String>, data_bytes_max: u64 },
+    Record { sizes_bytes: Vec<u64>, layers: Vec<String>, data_bytes_max: u64 },
     /// Take the recording that was kept in that file.
     Open { log: Log },
     /// The load has said that something is durable.
@@ -87,7 +87,7 @@ pub enum Pages {
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Said {
     /// Of the requests that reached the device below the layers.
-    pub reached: Option<String>,
+    pub reached: Vec<String>,
     /// Of each disk that was modelled.
     pub disks: Vec<Value>,
 }
@@ -121,20 +121,18 @@ impl Served {
     /// Serves `layers` on top of the device, and opens that. Gives its block size in bytes too.
     pub fn layers(&mut self, layers: &[String]) -> io::Result<(File, u32)> {
         let block_size_bytes = self.ask(&Ask::Layers { layers: layers.to_vec() })?;
-        Ok((self.open(Pages::None)?, block_size_bytes))
+        Ok((self.open(0, Pages::None)?, block_size_bytes))
     }
 
-    /// Serves a fresh disk below `layers`, records it, and opens it. Writes fail once the recording has
-    /// `data_bytes_max`.
+    /// Serves fresh disks below `layers` and records them. Writes fail once the recording has `data_bytes_max`.
     pub fn record(
         &mut self,
-        size_bytes: u64,
+        sizes_bytes: Vec<u64>,
         layers: &[String],
         data_bytes_max: u64,
-    ) -> io::Result<File> {
+    ) -> io::Result<()> {
         let layers = layers.to_vec();
-        let _: u32 = self.ask(&Ask::Record { size_bytes, layers, data_bytes_max })?;
-        self.open(Pages::None)
+        self.ask::<u32>(&Ask::Record { sizes_bytes, layers, data_bytes_max }).map(drop)
     }
 
     /// Begins, or ends, what modelled disks will say.
@@ -183,12 +181,13 @@ impl Served {
         self.ask::<u32>(&Ask::Cut { state: state.clone(), flushes }).map(drop)
     }
 
-    /// Opens the served file.
-    pub fn open(&self, pages: Pages) -> io::Result<File> {
+    /// Opens the served file, of several disks that of this number.
+    pub fn open(&self, number: usize, pages: Pages) -> io::Result<File> {
+        let point = point_of(&self.point, number);
         let path = Path::new("/proc")
             .join(self.server.id().to_string())
             .join("root")
-            .join(self.point.strip_prefix("/").unwrap_or(&self.point));
+            .join(point.strip_prefix("/").unwrap_or(&point));
         let flags = if pages == Pages::None { libc::O_DIRECT } else { 0 };
         OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)
     }
@@ -259,10 +258,18 @@ fn serve(point: &Path) -> io::Result<()> {
         say(&ask.and_then(|ask| serving.answer(ask)).map_err(|error| error.to_string()))?;
     }
     let said = Said {
-        reached: serving.counted.as_ref().map(|device| counts_text(device)),
+        reached: serving.counted.iter().map(|device| counts_text(device)).collect(),
         disks: serving.disks.iter().map(|disk| disk.facts()).collect(),
     };
     say(&Ok(serde_json::to_value(said)?))
+}
+
+/// Where the disk of this number, from 0, is served.
+fn point_of(point: &Path, number: usize) -> PathBuf {
+    match number {
+        0 => point.into(),
+        _ => point.with_file_name(format!("served-{number}")),
+    }
 }
 
 /// Where a trace is written.
@@ -282,8 +289,8 @@ fn counts_text(device: &CountingDevice<FileDevice>) -> String {
 #[derive(Default)]
 struct Serving {
     point: PathBuf,
-    /// What is served, once something is, and the server.
-    top: Option<(Arc<Changeable>, Arc<Server>)>,
+    /// What is served, of each disk, once something is, and the server.
+    tops: Vec<(Arc<Changeable>, Arc<Server>)>,
     counted: Option<Arc<CountingDevice<FileDevice>>>,
     /// Whether requests wait for a device below.
     is_direct: bool,
@@ -309,11 +316,9 @@ impl Serving {
                 let counted = Arc::new(CountingDevice::new(device));
                 self.counted = Some(counted.clone());
                 self.is_direct = is_direct;
-                {
-                    let layered = below(&layers, Box::new(counted))?;
-                    self.disks = layered.disks;
-                    self.serve(layered.stack, None)
-                }
+                let layered = below(&layers, Box::new(counted))?;
+                self.disks = layered.disks;
+                self.serve(vec![layered.stack], None)
             }
             Ask::Measure { begins } => {
                 self.disks.iter().for_each(|disk| disk.measure(begins));
@@ -329,18 +334,26 @@ impl Serving {
                 file.flush()?;
                 Ok(lost.into())
             }
-            Ask::Record { size_bytes, layers, data_bytes_max } => {
-                let disk = Disk::over(Arc::new(Stale::new(size_bytes)));
+            Ask::Record { sizes_bytes, layers, data_bytes_max } => {
+                let disk = Disk::over(Arc::new(Stale::new(sizes_bytes.iter().sum())));
                 // A modelled disk is recorded as the host sees it, and has a cache of its own.
                 let first = layers.iter().position(|layer| layer::is_modelled(layer));
                 let (above, of_disk) = layers.split_at(first.unwrap_or(layers.len()));
                 let below_it = below(of_disk, Box::new(disk))?;
                 below_it.disks.iter().for_each(|disk| disk.follow_cache());
                 self.disks = below_it.disks;
-                let recorder = Recorder::new(below_it.stack, input()?);
+                let recorder = Recorder::new(below_it.stack, input()?).of_devices(&sizes_bytes);
                 let recorder = Arc::new(recorder.with_bytes_max(data_bytes_max));
                 self.recorder = Some(recorder.clone());
-                self.serve(below(above, Box::new(recorder))?.stack, None)
+                let devices = recorder.recording().log.devices();
+                let stacks = (0..).zip(devices).map(|(number, range)| {
+                    let whole = recorder.clone();
+                    let flush = Box::new(move || whole.flush_device(number));
+                    let device = Window { below: recorder.clone(), range, flush };
+                    below(above, Box::new(device)).map(|layered| layered.stack)
+                });
+                let stacks = stacks.collect::<io::Result<Vec<Stack>>>()?;
+                self.serve(stacks, None)
             }
             Ask::Open { log } => {
                 let recording = Recording::open(log, input()?).map_err(io::Error::other)?;
@@ -364,10 +377,15 @@ impl Serving {
             }
             Ask::Cut { state, flushes } => {
                 let disk = Arc::new(self.states(flushes)?.disk(&state));
+                let devices = self.recording.as_ref().ok_or_else(nothing)?.log.devices();
                 // What the kernel has read of the disk before is good where the two do not differ.
                 let before = self.left.replace(disk.clone());
                 let stale = before.map(|before| disk.differs_from(&before));
-                self.serve(Box::new(disk), stale)
+                let window = |range| -> Stack {
+                    let (below, flush) = (disk.clone(), Box::new(|| Ok(())));
+                    Box::new(Window { below, range, flush })
+                };
+                self.serve(devices.into_iter().map(window).collect(), stale)
             }
         }
     }
@@ -392,25 +410,34 @@ impl Serving {
         Ok(&self.states[at].1)
     }
 
-    /// Serves a stack in the place of the one before. It differs from that in the byte ranges `stale` alone; anywhere
-    /// when these are absent.
-    fn serve(&mut self, stack: Stack, stale: Option<Vec<Range<u64>>>) -> io::Result<Value> {
-        let block_size_bytes = stack.block_size();
-        let everything = || std::iter::once(0..stack.len()).collect();
-        let stale = stale.unwrap_or_else(everything);
-        match &self.top {
-            Some((top, server)) => {
+    /// Serves stacks in the place of those before, each a disk, which lie one behind the other. They differ from
+    /// those in the byte ranges `stale` alone; anywhere when these are absent.
+    fn serve(&mut self, stacks: Vec<Stack>, stale: Option<Vec<Range<u64>>>) -> io::Result<Value> {
+        let block_size_bytes = stacks[0].block_size();
+        let threads = (THREADS / stacks.len()).max(2);
+        let stale = stale.unwrap_or_else(|| vec![0..u64::MAX]);
+        let mut begins = 0;
+        for (number, stack) in stacks.into_iter().enumerate() {
+            let ends = begins + stack.len();
+            if let Some((top, server)) = self.tops.get(number) {
                 *top.0.write().expect("no layer panics") = stack;
-                stale.into_iter().try_for_each(|range| server.forget(range))?;
-            }
-            None => {
+                let inside = |range: &Range<u64>| {
+                    let range = range.start.max(begins)..range.end.min(ends);
+                    (range.start < range.end).then(|| range.start - begins..range.end - begins)
+                };
+                stale.iter().filter_map(inside).try_for_each(|range| server.forget(range))?;
+            } else {
                 let top = Arc::new(Changeable(RwLock::new(stack)));
-                let turns = if self.is_direct { THREADS } else { turns() };
-                let server = Server::mount(Box::new(top.clone()), &self.point)?;
+                let turns = if self.is_direct { threads } else { turns() };
+                let point = point_of(&self.point, number);
+                if number > 0 {
+                    File::create_new(&point)?;
+                }
+                let server = Server::mount(Box::new(top.clone()), &point)?;
                 let server = Arc::new(server.with_turns(turns));
-                self.top = Some((top, server.clone()));
+                self.tops.push((top, server.clone()));
                 let is_modelled = !self.disks.is_empty();
-                for _ in 0..THREADS {
+                for _ in 0..threads {
                     let server = server.clone();
                     std::thread::Builder::new().name("serve".into()).spawn(move || {
                         // A delay is to be as long as it was asked for.
@@ -425,6 +452,7 @@ impl Serving {
                     })?;
                 }
             }
+            begins = ends;
         }
         Ok(block_size_bytes.into())
     }
@@ -445,6 +473,50 @@ fn nothing() -> io::Error {
 /// The file that came in.
 fn input() -> io::Result<File> {
     Ok(io::stdin().as_fd().try_clone_to_owned()?.into())
+}
+
+/// One of several disks that lie one behind the other.
+struct Window<D> {
+    below: Arc<D>,
+    range: Range<u64>,
+    flush: Box<dyn Fn() -> io::Result<()> + Send + Sync>,
+}
+
+impl<D> Window<D> {
+    /// Where on what is below.
+    fn at(&self, offset: u64, length: u64) -> io::Result<u64> {
+        let begins = self.range.start.checked_add(offset);
+        let ends = begins.and_then(|begins| begins.checked_add(length));
+        let is_inside = ends.is_some_and(|ends| ends <= self.range.end);
+        begins.filter(|_| is_inside).ok_or_else(|| io::ErrorKind::InvalidInput.into())
+    }
+}
+
+impl<D: BlockDevice> BlockDevice for Window<D> {
+    fn len(&self) -> u64 {
+        self.range.end - self.range.start
+    }
+    fn block_size(&self) -> u32 {
+        self.below.block_size()
+    }
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.below.read_at(buffer, self.at(offset, buffer.len() as u64)?)
+    }
+    fn writes_at_once(&self) -> bool {
+        self.below.writes_at_once()
+    }
+    fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<()> {
+        self.below.write_at(buffer, self.at(offset, buffer.len() as u64)?)
+    }
+    fn flush(&self) -> io::Result<()> {
+        (self.flush)()
+    }
+    fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
+        self.below.discard(self.at(offset, length)?, length)
+    }
+    fn zero_range(&self, offset: u64, length: u64) -> io::Result<()> {
+        self.below.zero_range(self.at(offset, length)?, length)
+    }
 }
 
 /// A stack in the place of which another can be put while nobody uses it. Their sizes are equal.

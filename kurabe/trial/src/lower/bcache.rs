@@ -1,24 +1,24 @@
-//! bcache: reads and writes are cached. A part of the device is the cache.
+//! bcache: reads and writes are cached. The second device is the cache, or a part of the only one.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::{Lower, Place, members, words};
+use super::{Lower, MadeOf, Place, members, words};
 use crate::filesystem::Tool;
 use crate::tool::{Failure, Toolbox};
 
 /// bcache.
 pub static BCACHE: Lower = Lower {
     name: "bcache",
-    summary: "a cache, writethrough unless 'writeback' is said (bcache): an eighth of the device",
+    summary: "a cache, writethrough unless 'writeback' is said (bcache): the second device, or an eighth of the only one",
     tools: &[
         Tool { name: "make-bcache", package: "bcache-tools", version: None },
         Tool::new("dmsetup", "dmsetup", "--version"),
     ],
     modules: &["bcache", members::MODULE],
-    members_min: None,
+    made_of: MadeOf::DataAndCache,
     options: &["writeback", "cache_replacement_policy=", "bucket=", "block="],
     encrypts: false,
     shows_old_bytes: true,
@@ -55,7 +55,7 @@ pub static BCACHE: Lower = Lower {
         let paths = [sysfs(place, 0), sysfs(place, 1)].map(|path| path.unwrap_or_default());
         let mut stop = words(&["sh", "-c", SCRIPT]);
         stop.extend(paths.map(|path| path.display().to_string()));
-        vec![stop, members::remove(place)]
+        [Some(stop), members::remove(place)].into_iter().flatten().collect()
     },
 };
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use lab::contender::{Contender, Layer};
 use rustix::fs::FallocateFlags;
 
-use super::{Lower, Place, by_name, words};
+use super::{Lower, MadeOf, Place, by_name, words};
 use crate::device::attach::attach_image;
 use crate::device::free_bytes;
 use crate::filesystem::{self, Instance, Stage};
@@ -24,7 +24,7 @@ pub static LOOP: Lower = Lower {
     summary: "an image file on the file system that is named next (ext4 over loop over xfs)",
     tools: &[],
     modules: &["loop"],
-    members_min: None,
+    made_of: MadeOf::One,
     options: &["direct-io=", "sector-size="],
     encrypts: false,
     shows_old_bytes: false,

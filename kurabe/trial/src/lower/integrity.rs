@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use super::{Lower, Place, words};
+use super::{Lower, MadeOf, Place, words};
 use crate::filesystem::Tool;
 use crate::tool::{Failure, Toolbox};
 
@@ -13,7 +13,7 @@ pub static INTEGRITY: Lower = Lower {
     summary: "a checksum for each sector, with integritysetup's defaults: a journal of all data",
     tools: &[Tool::new("integritysetup", "cryptsetup-bin", "--version")],
     modules: &["dm_integrity", "crc32c_generic", "sha256_generic", "xxhash_generic"],
-    members_min: None,
+    made_of: MadeOf::One,
     options: &[
         "integrity=",
         "sector-size=",

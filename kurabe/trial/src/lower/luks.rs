@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use super::{Lower, Place, words};
+use super::{Lower, MadeOf, Place, words};
 use crate::filesystem::Tool;
 use crate::tool::{Failure, Toolbox};
 
@@ -21,7 +21,7 @@ pub static LUKS: Lower = Lower {
         "essiv",
         "adiantum",
     ],
-    members_min: None,
+    made_of: MadeOf::One,
     options: &[
         "cipher=",
         "key-size=",

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::{Lower, Place, members, words};
+use super::{Lower, MadeOf, Place, members, words};
 use crate::filesystem::Tool;
 use crate::tool::{Failure, Toolbox};
 
@@ -16,7 +16,7 @@ const LINEAR: Lower = Lower {
     summary: "a linear volume of LVM over the whole device",
     tools: &[LVM_PACKAGE],
     modules: &[members::MODULE],
-    members_min: None,
+    made_of: MadeOf::One,
     options: &[],
     encrypts: false,
     shows_old_bytes: true,
@@ -37,9 +37,9 @@ const LINEAR: Lower = Lower {
 /// A striped volume.
 pub static STRIPE: Lower = Lower {
     name: "lvm-stripe",
-    summary: "a volume of LVM that is striped over N parts of the device",
+    summary: "a volume of LVM that is striped over N devices, or parts of one",
     tools: &[LVM_PACKAGE, Tool::new("dmsetup", "dmsetup", "--version")],
-    members_min: Some(2),
+    made_of: MadeOf::Members(2),
     options: &["stripesize="],
     make: |place, tools| {
         members::make(place, tools)?;
@@ -53,7 +53,7 @@ pub static STRIPE: Lower = Lower {
     },
     close: |place| {
         let mut all = close(place);
-        all.push(members::remove(place));
+        all.extend(members::remove(place));
         all
     },
     ..LINEAR
@@ -87,11 +87,7 @@ pub static THIN: Lower = Lower {
 fn devices(place: &Place) -> Vec<String> {
     match place.layer.argument {
         Some(_) => members::paths(place),
-        None => {
-            // LVM looks for devices below /dev only. A guest's kernel names its own there.
-            let name = place.node.path().file_name().unwrap_or_default();
-            vec![format!("/dev/{}", name.to_string_lossy())]
-        }
+        None => vec![Place::dev_text(&place.node)],
     }
 }
 

@@ -1,8 +1,10 @@
-//! The members of a layer that is made of several: parts of the device below, as linear maps.
+//! The members of a layer that is made of several: devices of their own, or parts of the one below, as linear maps.
 
 use std::path::Path;
 
-use super::{Place, wipe, words};
+use lab::contender::Layer;
+
+use super::{MadeOf, Place, by_name, members_of, wipe, words};
 use crate::device::part_bytes;
 use crate::tool::{Failure, Toolbox};
 
@@ -15,13 +17,29 @@ pub(super) const MODULE: &str = "dm_mod";
 /// Of a device with a cache, which share of it is the cache.
 const CACHE_SHARE: u32 = 8;
 
-/// The sizes of the members, in sectors of 512 bytes: equal parts, or what is cached and its cache.
+/// The sizes of the members, in sectors of 512 bytes: of devices their own; else equal parts, or what is cached and
+/// its cache.
 pub(super) fn shares(place: &Place) -> Vec<u64> {
-    let part = |count| part_bytes(place.size_bytes, count) / 512;
-    match place.layer.argument {
-        Some(_) => vec![part(place.members()); place.members() as usize],
-        None => vec![part(CACHE_SHARE) * u64::from(CACHE_SHARE - 1), part(CACHE_SHARE)],
+    if !place.devices.is_empty() {
+        return place.devices.iter().map(|(_, bytes)| part_bytes(*bytes, 1) / 512).collect();
     }
+    let parts = parts(&place.layer, place.size_bytes).unwrap_or_default();
+    parts.into_iter().map(|bytes| bytes / 512).collect()
+}
+
+/// The sizes in bytes of the parts of a device for a layer that is made of several.
+pub(super) fn parts(layer: &Layer, size_bytes: u64) -> Option<Vec<u64>> {
+    let part = |count| part_bytes(size_bytes, count);
+    Some(match by_name(&layer.name)?.made_of {
+        MadeOf::One => return None,
+        MadeOf::Members(_) => {
+            let members = members_of(layer)?;
+            vec![part(members); members as usize]
+        }
+        MadeOf::DataAndCache => {
+            vec![part(CACHE_SHARE) * u64::from(CACHE_SHARE - 1), part(CACHE_SHARE)]
+        }
+    })
 }
 
 /// The table of each member (dmsetup(8)).
@@ -41,6 +59,9 @@ fn names(place: &Place) -> impl Iterator<Item = String> {
 
 /// Their paths.
 pub(super) fn paths(place: &Place) -> Vec<String> {
+    if !place.devices.is_empty() {
+        return place.devices.iter().map(|(node, _)| Place::dev_text(node)).collect();
+    }
     names(place).map(|name| format!("/dev/mapper/{name}")).collect()
 }
 
@@ -59,6 +80,9 @@ pub(super) fn make(place: &Place, tools: &mut Toolbox) -> Result<(), Failure> {
 
 /// Divides the device as it was divided before.
 pub(super) fn open(place: &Place, tools: &mut Toolbox) -> Result<(), Failure> {
+    if !place.devices.is_empty() {
+        return Ok(());
+    }
     // One process makes all: there may be hundreds of times to do so.
     let one = |(name, table)| format!("{name},,,rw,{table}");
     let all: Vec<String> = names(place).zip(tables(place)).map(one).collect();
@@ -67,10 +91,13 @@ pub(super) fn open(place: &Place, tools: &mut Toolbox) -> Result<(), Failure> {
     tools.expect(&words, "dividing the device failed").map(drop)
 }
 
-/// The command that removes them.
-pub(super) fn remove(place: &Place) -> Vec<String> {
+/// The command that removes parts.
+pub(super) fn remove(place: &Place) -> Option<Vec<String>> {
+    if !place.devices.is_empty() {
+        return None;
+    }
     let mut remove = words(&["dmsetup", "remove"]);
     remove.extend(names(place));
     remove.extend(words(&WITHOUT_UDEV));
-    remove
+    Some(remove)
 }

@@ -4,13 +4,13 @@
 use std::fs;
 use std::path::PathBuf;
 
-use super::{Lower, Place, members, words};
+use super::{Lower, MadeOf, Place, members, words};
 use crate::filesystem::Tool;
 
 /// Striping.
 pub static RAID0: Lower = raid(
     "raid0",
-    "md striping over N parts of the device",
+    "md striping over N devices, or parts of one",
     2,
     &["raid0", members::MODULE],
     &["chunk="],
@@ -19,7 +19,7 @@ pub static RAID0: Lower = raid(
 /// Mirrors.
 pub static RAID1: Lower = raid(
     "raid1",
-    "md mirrors on N parts of the device",
+    "md mirrors on N devices, or parts of one",
     2,
     &["raid1", members::MODULE],
     &["bitmap=", "consistency-policy="],
@@ -28,7 +28,7 @@ pub static RAID1: Lower = raid(
 /// One parity.
 pub static RAID5: Lower = raid(
     "raid5",
-    "md with one parity over N parts of the device",
+    "md with one parity over N devices, or parts of one",
     3,
     &["raid456", members::MODULE],
     PARITY_OPTIONS,
@@ -37,7 +37,7 @@ pub static RAID5: Lower = raid(
 /// Two parities.
 pub static RAID6: Lower = raid(
     "raid6",
-    "md with two parities over N parts of the device",
+    "md with two parities over N devices, or parts of one",
     4,
     &["raid456", members::MODULE],
     PARITY_OPTIONS,
@@ -46,7 +46,7 @@ pub static RAID6: Lower = raid(
 /// Striped mirrors.
 pub static RAID10: Lower = raid(
     "raid10",
-    "md striped mirrors over N parts of the device",
+    "md striped mirrors over N devices, or parts of one",
     2,
     &["raid10", members::MODULE],
     &["chunk=", "layout=", "bitmap=", "consistency-policy="],
@@ -69,7 +69,7 @@ const fn raid(
         summary,
         tools: TOOLS,
         modules,
-        members_min: Some(members_min),
+        made_of: MadeOf::Members(members_min),
         options,
         encrypts: false,
         shows_old_bytes: true,
@@ -113,7 +113,7 @@ const fn raid(
         describe: |place| words(&["mdadm", "--detail", &path(place)]),
         close: |place| {
             let mut all = vec![words(&["mdadm", "--stop", &path(place)])];
-            all.push(members::remove(place));
+            all.extend(members::remove(place));
             all
         },
     }

@@ -12,6 +12,7 @@ fn place(layer: &str) -> Place {
     let contender = Contender::parse(&contender, &crate::filesystem::known()).unwrap();
     Place {
         node: Node::of_nothing("/nodes/vda"),
+        devices: Vec::new(),
         size_bytes: 100 << 20,
         name: "kurabe0".into(),
         index: 0,
@@ -119,6 +120,44 @@ fn members_are_equal_parts_at_whole_mebibytes() {
             "0 67584 linear /nodes/vda 135168"
         ]
     );
+}
+
+#[test]
+fn the_lowest_layer_gets_all_devices_or_parts_of_the_only_one() {
+    let known = crate::filesystem::known();
+    let contender = |text: &str| Contender::parse(text, &known).unwrap();
+    let check = |text: &str, devices| check_devices(&contender(text), devices);
+    for text in ["ext4", "ext4 over raid1:2", "ext4 over luks over bcache", "ext4 over luks"] {
+        check(&format!("{text} on debian"), 2).expect(text);
+        check(text, 1).expect(text);
+        assert!(check(text, 2).unwrap_err().contains("--on debian"), "{text}");
+    }
+    let wrong = check("ext4 over raid1:2 over raid5:4 on debian", 3).unwrap_err();
+    assert_eq!(wrong, "'raid5:4' needs 4 devices, or one to divide; --device names 3");
+    assert!(check("ext4 over writecache on debian", 3).unwrap_err().contains("needs 2 devices"));
+    assert!(check("ocfs2 on 2 debian", 2).unwrap_err().contains("in one guest each"));
+
+    let devices = ["/nodes/vda", "/nodes/vdb"].map(Node::of_nothing).map(|node| (node, 50 << 20));
+    let whole = Place { devices: devices.to_vec(), ..place("raid1:2") };
+    assert_eq!(members::paths(&whole), ["/dev/vda", "/dev/vdb"]);
+    assert_eq!(members::shares(&whole), [50 << 11; 2]);
+    assert_eq!(members::remove(&whole), None);
+    let of = |text| parts(&contender(text), 100 << 20);
+    assert_eq!(of("ext4 over luks over raid5:3"), Some(vec![33 << 20; 3]));
+    assert_eq!(of("ext4 over bcache"), Some(vec![84 << 20, 12 << 20]));
+    assert_eq!((of("ext4"), of("ext4 over raid1:2 over luks")), (None, None));
+
+    let scratch = place("luks").scratch;
+    let stack = |text: &str, devices: &[(Node, u64)]| {
+        Stack::new(&contender(text), devices.to_vec(), &scratch)
+    };
+    assert_eq!(stack("ext4 over raid1:2", &devices).unused(), None);
+    let unused = stack("ext4 over raid1:2 over luks", &devices).unused();
+    assert_eq!(unused.as_deref(), Some("it lies on the first of 2 devices alone"));
+    let owner =
+        |devices: &[(Node, u64)], mib: u64| stack("ext4 over raid1:2", devices).place_of(mib << 20);
+    assert_eq!(owner(&devices, 50), "member 2 of raid1");
+    assert_eq!(owner(&devices[..1], 24), "member 1 of raid1");
 }
 
 #[test]

@@ -1,20 +1,20 @@
-//! dm-writecache: writes go to a cache first. A part of the device is the cache.
+//! dm-writecache: writes go to a cache first. The second device is the cache, or a part of the only one.
 
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::PathBuf;
 
-use super::{Lower, Place, members, words};
+use super::{Lower, MadeOf, Place, members, words};
 use crate::filesystem::Tool;
 use crate::tool::{Failure, Toolbox};
 
 /// dm-writecache.
 pub static WRITECACHE: Lower = Lower {
     name: "writecache",
-    summary: "writes go to a cache first (dm-writecache): an eighth of the device",
+    summary: "writes go to a cache first (dm-writecache): the second device, or an eighth of the only one",
     tools: &[Tool::new("dmsetup", "dmsetup", "--version")],
     modules: &["dm_writecache", members::MODULE],
-    members_min: None,
+    made_of: MadeOf::DataAndCache,
     options: &[],
     encrypts: false,
     shows_old_bytes: true,
@@ -42,7 +42,7 @@ pub static WRITECACHE: Lower = Lower {
     close: |place| {
         let mut remove = words(&["dmsetup", "remove", &place.name]);
         remove.extend(members::WITHOUT_UDEV.map(String::from));
-        vec![remove, members::remove(place)]
+        [Some(remove), members::remove(place)].into_iter().flatten().collect()
     },
 };
 

@@ -39,6 +39,7 @@ pub struct CrashArgs {
     #[arg(long, value_name = "N", default_value_t = 300, value_parser = some::<usize>)]
     pub states: usize,
     /// Size of the device, such as 512M (mem:512M and loop:512M mean the same). The disk that loses power is always in memory.
+    /// In a guest several, with commas.
     #[arg(long, visible_alias = "size", value_name = "DEVICE", default_value = "mem:512M")]
     pub device: String,
     /// Seed for choosing the states. [default: random, recorded]
