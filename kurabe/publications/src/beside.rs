@@ -78,7 +78,7 @@ pub fn of_contender(
     label: &str,
 ) -> Option<Reference> {
     let other = Reference { contender: label.to_string(), ..reference.clone() };
-    let is_comparison = matches!(other.statistic, Statistic::Ratio | Statistic::Loss);
+    let is_comparison = matches!(other.statistic, Statistic::Ratio | Statistic::Cost);
     (!is_comparison || baseline_of(result, &other) != label).then_some(other)
 }
 
@@ -188,7 +188,7 @@ fn is_withheld(result: Measurements<'_>, reference: &Reference) -> bool {
         let contender = label.to_string();
         measure(result, &Reference { statistic, contender, ..reference.clone() }).is_some()
     };
-    matches!(reference.statistic, Statistic::Ratio | Statistic::Loss)
+    matches!(reference.statistic, Statistic::Ratio | Statistic::Cost)
         && has(&reference.contender)
         && has(baseline_of(result, reference))
 }

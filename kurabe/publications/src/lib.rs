@@ -252,7 +252,7 @@ fn here(result: Measurements<'_>) -> String {
     format!(
         "Here: {}, {}{}",
         tables::device_text(result.plan),
-        tables::trials_text(&result.analysis.workloads),
+        tables::trials_text(&result.analysis.workloads, result.plan, result.records),
         amounts.collect::<String>()
     )
 }

@@ -5,7 +5,7 @@ use lab::judgement::Result;
 use lab::load::{Latency, Unit as LoadUnit};
 use lab::record::{Phase, counted_trials};
 use lab::statistics::{self, ComparisonOptions};
-use lab::words::{self, TOO_WIDE};
+use lab::words;
 use serde_json::Value;
 
 use crate::table::{Figure, Reference, Statistic, Unit};
@@ -28,8 +28,6 @@ pub enum Quantity {
     Of(LoadUnit),
     /// A ratio.
     Ratio,
-    /// Percent.
-    Percent,
     /// A number of operations.
     Count,
     /// A number in the unit that the load's own report has.
@@ -41,6 +39,12 @@ const TIME: Quantity = Quantity::Of(LoadUnit::Nanoseconds);
 impl Measured {
     fn plain(value: f64, quantity: Quantity) -> Measured {
         Measured { value, ends: None, quantity }
+    }
+
+    /// A ratio the other way round.
+    fn turned(self) -> Measured {
+        let ends = self.ends.map(|(low, high)| (high.recip(), low.recip()));
+        Measured { value: self.value.recip(), ends, ..self }
     }
 
     /// The figure in the unit of the published one; as it is where the two do not go together.
@@ -66,13 +70,6 @@ impl Measured {
             _ => &digits,
         };
         match shown.ends {
-            // Of a loss in percent it is the performance that is left which tells.
-            Some((low, high))
-                if self.quantity == Quantity::Percent
-                    && !words::is_telling(1.0 - high / 100.0, 1.0 - low / 100.0) =>
-            {
-                format!("{} ({TOO_WIDE})", number(shown.value))
-            }
             Some((low, high)) => {
                 format!("{} ({} to {})", number(shown.value), number(low), number(high))
             }
@@ -103,11 +100,9 @@ pub fn measure(result: Result<'_>, reference: &Reference) -> Option<Measured> {
             Some(of_summary(&metric.summary, Quantity::Of(metric.unit)))
         }
         (Figure::Metric(name), statistic) => {
-            let (ratio, unit) = metric_ratio(result, workload, name, reference)?;
-            match statistic {
-                Statistic::Loss => Some(loss(ratio, unit)),
-                _ => Some(ratio),
-            }
+            let (cost, unit) = metric_cost(result, workload, name, reference)?;
+            let is_turned = statistic == Statistic::Ratio && unit.more_is_better();
+            Some(if is_turned { cost.turned() } else { cost })
         }
         (Figure::Phase(phase), statistic) => {
             let own = phase_times(result, reference, *phase, &contender.label);
@@ -150,9 +145,9 @@ fn compared(under: &[Option<f64>], over: &[Option<f64>]) -> Option<Measured> {
     Some(Measured { ends, ..Measured::plain(found.ratio?, Quantity::Ratio) })
 }
 
-/// The ratio of a metric to the reference's baseline, and the unit of the metric: as the analysis
-/// has it, which compares with the study's baseline; of another pair an interval of its own.
-fn metric_ratio(
+/// What a metric costs relative to the reference's baseline, and the unit of the metric: as the analysis has it, which
+/// compares with the study's baseline; of another pair an interval of its own.
+fn metric_cost(
     result: Result<'_>,
     workload: &WorkloadAnalysis,
     metric: &str,
@@ -167,15 +162,12 @@ fn metric_ratio(
         let pair = (entry.contender.as_str(), entry.baseline.as_str());
         entry.metric == metric && (pair == (label, baseline) || pair == (baseline, label))
     });
-    let ratio = match known {
-        Some(known) if known.contender == label => {
-            let ends = known.low.zip(known.high);
-            Measured { ends, ..Measured::plain(known.ratio?, Quantity::Ratio) }
-        }
-        // The same pair, seen from the other side.
+    let cost = match known {
         Some(known) => {
-            let ends = known.low.zip(known.high).map(|(low, high)| (high.recip(), low.recip()));
-            Measured { ends, ..Measured::plain(known.ratio?.recip(), Quantity::Ratio) }
+            let ends = known.cost_ends();
+            let cost = Measured { ends, ..Measured::plain(known.cost()?, Quantity::Ratio) };
+            // The same pair may be seen from the other side.
+            if known.contender == label { cost } else { cost.turned() }
         }
         None => {
             let (plan, records) = (result.plan, result.records);
@@ -185,22 +177,10 @@ fn metric_ratio(
                 let place = contenders.iter().position(|entry| entry.label == label)?;
                 costs.values.get(place)
             };
-            let (under, over) = (of(baseline)?, of(label)?);
-            // A cost is the reciprocal of what more is better of.
-            if unit.more_is_better() { compared(over, under)? } else { compared(under, over)? }
+            compared(of(baseline)?, of(label)?)?
         }
     };
-    Some((ratio, unit))
-}
-
-/// What is lost of the baseline's performance, in percent. For a time the performance is its
-/// reciprocal.
-fn loss(ratio: Measured, unit: LoadUnit) -> Measured {
-    let lost =
-        |ratio: f64| 100.0 * (1.0 - if unit.more_is_better() { ratio } else { ratio.recip() });
-    let ends = ratio.ends.map(|(low, high)| (lost(low), lost(high)));
-    let ends = ends.map(|(one, other)| (one.min(other), one.max(other)));
-    Measured { value: lost(ratio.value), ends, quantity: Quantity::Percent }
+    Some((cost, unit))
 }
 
 /// The times of a phase in ns, a place for each block; of mkfs those of the blocks of all workloads,

@@ -152,7 +152,7 @@ impl Line<'_> {
     ) -> Option<Bar> {
         let measured = measure(result, one)?;
         let absolute = match measured.quantity {
-            Quantity::Of(_) | Quantity::Percent => measured.in_unit(cell.unit)?,
+            Quantity::Of(_) => measured.in_unit(cell.unit)?,
             _ => measured,
         };
         let unit = cell.unit.map(|unit| format!(" {}", unit.name)).unwrap_or_default();

@@ -102,14 +102,13 @@ pub struct Unit {
     pub size: f64,
 }
 
-const UNITS: [Unit; 7] = [
+const UNITS: [Unit; 6] = [
     Unit { name: "s", of: Quantity::Of(LoadUnit::Nanoseconds), size: 1e9 },
     Unit { name: "ms", of: Quantity::Of(LoadUnit::Nanoseconds), size: 1e6 },
     Unit { name: "us", of: Quantity::Of(LoadUnit::Nanoseconds), size: 1e3 },
     Unit { name: "MB/s", of: Quantity::Of(LoadUnit::BytesPerSecond), size: 1e6 },
     Unit { name: "MiB/s", of: Quantity::Of(LoadUnit::BytesPerSecond), size: 1_048_576.0 },
     Unit { name: "/s", of: Quantity::Of(LoadUnit::OperationsPerSecond), size: 1.0 },
-    Unit { name: "%", of: Quantity::Percent, size: 1.0 },
 ];
 
 impl<'de> Deserialize<'de> for Unit {
@@ -161,8 +160,8 @@ pub enum Statistic {
     Value,
     /// The ratio to the baseline.
     Ratio,
-    /// How much less is done than by the baseline, in percent of that.
-    Loss,
+    /// The cost relative to the baseline: of a throughput the ratio the other way round.
+    Cost,
     /// Operations of one trial.
     Count,
     /// Operations a second of the time that the load counts.
@@ -182,7 +181,7 @@ impl TryFrom<String> for Statistic {
         Ok(match name.as_str() {
             "value" => Statistic::Value,
             "ratio" => Statistic::Ratio,
-            "loss" => Statistic::Loss,
+            "cost" => Statistic::Cost,
             "count" => Statistic::Count,
             "rate" => Statistic::Rate,
             "average" => Statistic::Average,
@@ -197,7 +196,7 @@ impl TryFrom<String> for Statistic {
             "max" => Statistic::Max,
             _ => {
                 return Err(format!(
-                    "no statistic is called '{name}'; there are value, ratio, loss, count, rate, average, p5, p50, p90, p95, p99, p99.9, p99.99 and max"
+                    "no statistic is called '{name}'; there are value, ratio, cost, count, rate, average, p5, p50, p90, p95, p99, p99.9, p99.99 and max"
                 ));
             }
         })
@@ -481,14 +480,14 @@ impl Here {
             return Ok(Vec::new());
         };
         let statistic = self.statistic.unwrap_or(Statistic::Value);
-        use Statistic::{Loss, Ratio, Value};
+        use Statistic::{Cost, Ratio, Value};
         let (fits, has) = match figure {
             Figure::Metric(_) => {
-                (matches!(statistic, Value | Ratio | Loss), "a metric has value, ratio or loss")
+                (matches!(statistic, Value | Ratio | Cost), "a metric has value, ratio or cost")
             }
             Figure::Phase(_) => (matches!(statistic, Value | Ratio), "a phase has value or ratio"),
             Figure::Operation(_) => (
-                !matches!(statistic, Value | Ratio | Loss),
+                !matches!(statistic, Value | Ratio | Cost),
                 "an operation has count, rate, average, p5 to p99.99 or max",
             ),
             Figure::Detail(_) => (statistic == Value, "a detail has a value only"),
