@@ -54,7 +54,7 @@ pub fn shard(args: &ShardArgs) -> Result<u8, Failure> {
     let shows = exports.iter().any(|one| one.is_some()) || *verbose || style.is_some();
     if shows || args.run.print.asked() {
         return Err(Failure::refused(
-            "kurabe shard runs nothing and prints no result; give options of the output to 'kurabe run SHARD' or 'kurabe report'",
+            "'kurabe shard' runs nothing and prints no result; give options of the output to 'kurabe run SHARD' or 'kurabe report'",
         ));
     }
     let (text, mut study, words) = study_of(&args.run)?;

@@ -4,8 +4,11 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use literals::literals;
 use workspace::root;
 
+#[path = "workspace/literals.rs"]
+mod literals;
 mod workspace;
 
 /// The words that the guide may have: what a reader must read, without reference and evidence.
@@ -253,53 +256,11 @@ fn the_guide_is_short() {
     assert!(sum <= GUIDE_WORDS_MAX, "the guide has {sum} words: {words:?}");
 }
 
-/// The texts in quotes of a source file before its tests, each with its line; placeholders are left out.
-fn literals(source: &str) -> Vec<(usize, String)> {
-    let source = source.split("#[cfg(test)]").next().unwrap();
-    let (mut found, mut line) = (Vec::new(), 1);
-    let mut letters = source.chars().peekable();
-    while let Some(letter) = letters.next() {
-        match letter {
-            '\n' => line += 1,
-            '/' if letters.peek() == Some(&'/') => {
-                while letters.next_if(|letter| *letter != '\n').is_some() {}
-            }
-            // A quote in quotes, as '"', is no beginning of a text.
-            '\'' => {
-                let escaped = letters.next_if_eq(&'\\').is_some();
-                if letters.next_if_eq(&'"').is_some() || escaped {
-                    letters.next();
-                }
-            }
-            '"' => {
-                let (begin, mut text, mut depth) = (line, String::new(), 0);
-                while let Some(letter) = letters.next_if(|letter| *letter != '"') {
-                    match letter {
-                        '\\' => {
-                            line += usize::from(letters.next() == Some('\n'));
-                            text.push(' ');
-                        }
-                        '\n' => line += 1,
-                        '{' => depth += 1,
-                        '}' => depth -= 1,
-                        _ if depth == 0 => text.push(letter),
-                        _ => {}
-                    }
-                }
-                letters.next();
-                found.push((begin, text));
-            }
-            _ => {}
-        }
-    }
-    found
-}
-
 #[test]
 fn literals_are_found_with_their_lines() {
     let source =
         "// \"no\"\nlet a = '\"';\nlet b = format!(\"one {block} \\\n  two\");\nlet c = \"three\";";
-    let found: Vec<_> = literals(source);
+    let found: Vec<_> = literals(source, "");
     assert_eq!(found.len(), 2, "{found:?}");
     assert_eq!(
         (found[0].0, found[0].1.split_whitespace().collect::<Vec<_>>()),
@@ -322,7 +283,7 @@ fn messages_use_no_rejected_phrase() {
         }
         let is_said_often = ["lab/src/analysis", "command/src/presentation"];
         let guide = is_said_often.iter().any(|part| name.contains(part));
-        for (line, text) in literals(&fs::read_to_string(&path).unwrap()) {
+        for (line, text) in literals(&fs::read_to_string(&path).unwrap(), "") {
             // A single word is a name.
             if text.trim().contains(' ') {
                 tried += 1;

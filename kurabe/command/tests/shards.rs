@@ -155,7 +155,7 @@ fn what_does_not_belong_together_is_refused_by_name() {
     };
     shard(&["--shards", "0"], &["--shards: is 0"]);
     shard(&["--shards", "2", "--runs", "9"], &["--runs: shards divide the rounds"]);
-    shard(&["--shards", "2", "--print-plan"], &["kurabe shard runs nothing"]);
+    shard(&["--shards", "2", "--print-plan"], &["'kurabe shard' runs nothing"]);
     site.run(&["shard", "study.toml", "--shards", "2", "--out", "shards"])
         .expect(2)
         .says(&["holds a shard already"]);
