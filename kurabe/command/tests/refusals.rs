@@ -111,7 +111,7 @@ fn gates_labels_and_parameters() {
     refused(&two, &["--gate", "xfs <= ten"], &["--gate", "'ten'", "1.10"]);
     refused(&two, &["--gate", "ext4 <= 1.1"], &["--gate", "'ext4' is the baseline"]);
     refused(&two, &["--baseline", "xsf"], &["--baseline", "'xsf'", "did you mean 'xfs'"]);
-    refused(&two, &["-L", "jobs", "1,2"], &["--parameter-list", "{jobs}", "no command"]);
+    refused(&two, &["-L", "jobs", "1,2"], &["--parameter-list", "{jobs}", "no workload"]);
     refused(&["ext4 -b {b}"], &[], &["CONTENDER", "no parameter is called 'b'"]);
     refused(&two, &["--name", "a/b"], &["--name", "'a/b'"]);
     refused(&two, &["--output", ""], &["--output", "empty"]);

@@ -25,6 +25,7 @@ mod samples;
 mod slices;
 mod spread;
 mod step;
+mod stores;
 mod warnings;
 mod zero;
 
@@ -37,6 +38,7 @@ use primary::{Primary, others, primary};
 pub use samples::{Costs, completed_trials, costs};
 use samples::{Samples, blocks_reached, reached};
 pub use step::{Forecast, NextStep, ended_by_budget, next_step};
+pub use stores::{Pair, store_pairs};
 
 /// Everything that the records say.
 #[skip_serializing_none]
@@ -47,6 +49,9 @@ pub struct Analysis {
     /// Of several workloads what each contender costs under all of them together.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub overall: Vec<Comparison>,
+    /// Of several workloads what each store costs relative to the first one, over all stacks that have both.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stores: Vec<Comparison>,
     /// What becomes of the gates, in the study's order; [`crate::judgement::analyse`] puts them here.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gates: Vec<Gate>,
@@ -64,7 +69,7 @@ impl Analysis {
             rows.extend(workload.direct.iter().map(Row::Comparison));
             rows.extend(workload.exploratory.iter().map(Row::Comparison));
         }
-        rows.extend(self.overall.iter().map(Row::Comparison));
+        rows.extend(self.overall.iter().chain(&self.stores).map(Row::Comparison));
         rows.extend(checks::rows(&self.workloads).map(Row::Check));
         rows
     }
@@ -356,7 +361,14 @@ pub fn analyse(plan: &Plan, records: &[Record], memory_bytes: Option<u64>) -> An
         .collect();
     disturbed::tell(plan, records, (&primary, &options), &mut workloads);
     let overall = overall::overall(plan, &primary, &options);
-    Analysis { workloads, overall, gates: Vec::new(), forecast: Forecast::of(plan, records) }
+    let stores = stores::compare(plan, records, &samples, &primary, &options);
+    Analysis {
+        workloads,
+        overall,
+        stores,
+        gates: Vec::new(),
+        forecast: Forecast::of(plan, records),
+    }
 }
 
 fn analyse_workload(

@@ -1,6 +1,7 @@
 //! What one trial is told: the interface between the runner and the process that carries a trial
 //! out. A spec is complete: the trial reads no configuration besides it.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
@@ -282,6 +283,9 @@ pub struct Workload {
     /// How much is done, in words; absent where the name or the load's text says it all, and in
     /// older plans.
     pub amount: Option<String>,
+    /// The values of the study's parameters that made it one of several.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub parameters: BTreeMap<String, String>,
     /// What is measured.
     pub load: Load,
 }
@@ -298,6 +302,7 @@ impl Workload {
             check: None,
             ignore_failure: false,
             amount: None,
+            parameters: BTreeMap::new(),
             load,
         }
     }

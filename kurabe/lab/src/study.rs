@@ -118,7 +118,7 @@ pub struct StudyText {
     pub gate: Vec<String>,
     /// Style of the terminal output.
     pub style: Option<String>,
-    /// Values that `{NAME}` takes in commands and contenders, one workload or contender each.
+    /// Values that `{NAME}` takes in workloads and contenders, one workload or contender each.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub parameters: BTreeMap<String, Vec<String>>,
     /// A profile that takes minutes where the study takes hours.
@@ -465,11 +465,8 @@ impl StudyText {
             }
             let placeholder = format!("{{{name}}}");
             let used_by_contenders = self.contenders.iter().any(|text| text.contains(&placeholder));
-            let used_by_workloads = self.workloads.iter().any(|workload| {
-                workload.command.is_some() && {
-                    workload.commands().any(|text| text.to_string().contains(&placeholder))
-                }
-            });
+            let mut texts = self.workloads.iter().flat_map(WorkloadText::texts);
+            let used_by_workloads = texts.any(|text| text.contains(&placeholder));
             match (used_by_contenders, used_by_workloads) {
                 (false, false) => {
                     let next = self
@@ -477,14 +474,14 @@ impl StudyText {
                         .unwrap_or_else(|| "use it or leave the parameter out".into());
                     return Err(error(
                         field,
-                        format!("{placeholder} occurs in no command and no contender; {next}"),
+                        format!("{placeholder} occurs in no workload and no contender; {next}"),
                     ));
                 }
                 (true, true) => {
                     return Err(error(
                         field,
                         format!(
-                            "{placeholder} occurs in a contender and in a command, and would cross them; use two parameters"
+                            "{placeholder} occurs in a contender and in a workload, and would cross them; use two parameters"
                         ),
                     ));
                 }
@@ -494,11 +491,10 @@ impl StudyText {
         Ok(())
     }
 
-    /// Asks for the word in braces, in a contender or a command, that is close to a parameter's name.
+    /// Asks for the word in braces, in a contender or a workload, that is close to a parameter's name.
     fn misspelt(&self, name: &str) -> Option<String> {
-        let commands = self.workloads.iter().flat_map(WorkloadText::commands);
-        let texts: Vec<String> =
-            self.contenders.iter().cloned().chain(commands.map(CommandText::to_string)).collect();
+        let of_workloads = self.workloads.iter().flat_map(WorkloadText::texts);
+        let texts: Vec<String> = self.contenders.iter().cloned().chain(of_workloads).collect();
         let written: Vec<&str> = texts.iter().flat_map(|text| placeholders(text)).collect();
         did_you_mean(name, &written)
     }
@@ -520,8 +516,8 @@ impl StudyText {
         if self.parameters.is_empty() {
             return Vec::new();
         }
-        let commands = self.workloads.iter().flat_map(WorkloadText::commands);
-        let unknown = commands.flat_map(|command| self.unknown_placeholders(&command.to_string()));
+        let texts = self.workloads.iter().flat_map(WorkloadText::texts);
+        let unknown = texts.flat_map(|text| self.unknown_placeholders(&text));
         unknown.map(|words| format!("Note: {words}; it stays as it is")).collect()
     }
 

@@ -13,13 +13,14 @@ use lab::study::LeftOut;
 use lab::warning::{Kind, Warning};
 use lab::watched::Disturbed;
 
-use crate::charts::{View, benefit, matrix, power_cuts, ratio, runs};
+use crate::charts::{View, benefit, matrix, power_cuts, ratio, runs, scan};
 use crate::document::Block;
 use crate::sessions;
 use crate::source::Source;
 use crate::standings::Standings;
 use crate::tables::{
-    contenders, device_text, gate_text, primary_comparisons, trials_text, unchanged, verdict_mark,
+    contenders, device_text, gate_text, other_operations, primary_comparisons, trials_text,
+    unchanged, verdict_mark,
 };
 use crate::{age, choice, overview, profile, stores, text};
 
@@ -65,7 +66,7 @@ pub fn answer(source: &Source) -> Vec<Block> {
         }
         _ => blocks.extend(overview::of(analysis, plan)),
     }
-    blocks.extend(stores::blocks(loads, plan));
+    blocks.extend(stores::blocks(analysis, plan));
     blocks.extend(remarks(loads).into_iter().map(Block::Note));
     blocks.extend(pictures(source));
     blocks.extend(outlook(source));
@@ -87,15 +88,23 @@ fn pictures(source: &Source) -> Vec<Block> {
     match View::all(source).as_slice() {
         [view] => pictures_of(view),
         _ => {
+            let mut scans = scan::charts(source);
+            let more = scans.split_off(scans.len().min(SCANS_SHOWN));
             let benefit = benefit::of_loads(source);
-            let all = runs::every(source).into_iter().chain(benefit);
+            let all = scans.into_iter().chain(runs::every(source)).chain(benefit);
             let mut blocks = Block::charts(all);
+            blocks.extend(
+                (!more.is_empty()).then(|| Block::fold("More curves", Block::charts(more))),
+            );
             let ratios = ratio::overview(source).map(|chart| vec![Block::Chart(chart)]);
             blocks.extend(ratios.map(|chart| Block::fold("Every workload in one picture", chart)));
             blocks
         }
     }
 }
+
+/// So many curves of numbers that were scanned are shown unasked.
+const SCANS_SHOWN: usize = 4;
 
 /// The pictures of a load that belong to its ranking.
 pub fn pictures_of(view: &View<'_>) -> Vec<Block> {
@@ -118,7 +127,7 @@ pub fn maps(view: &View<'_>) -> Vec<Block> {
 /// What the confidence is of, and from how many trials: once for all loads.
 fn certainty(source: &Source) -> String {
     let (plan, analysis) = (&source.plan, &source.analysis);
-    let trials = trials_text(&analysis.workloads);
+    let trials = trials_text(&analysis.workloads, plan, &source.records);
     let loads = || analysis.workloads.iter();
     if loads().all(|workload| workload.comparisons.is_empty()) {
         return sentences(&[format!("{trials} on {}", device_text(plan))]);
@@ -147,6 +156,11 @@ fn outlook(source: &Source) -> Vec<Block> {
         said.push(
             "costs are computed per round, so they can differ from the ratio of the medians".into(),
         );
+        let others = other_operations(workload);
+        said.extend((!others.is_empty()).then(|| {
+            let names = text::list(&others.iter().map(ToString::to_string).collect::<Vec<_>>());
+            format!("the costs by {names} have a 95 % confidence of their own")
+        }));
     }
     let open = analysis.forecast.filter(Forecast::is_open);
     said.extend(open.and_then(|_| disturbance(analysis)));

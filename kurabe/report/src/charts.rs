@@ -21,6 +21,7 @@ pub mod position;
 pub mod power_cuts;
 pub mod ratio;
 pub mod runs;
+pub mod scan;
 pub mod series;
 
 /// One workload of a source, and what every chart of it needs.

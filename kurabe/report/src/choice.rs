@@ -7,10 +7,12 @@ use lab::plan::Plan;
 use lab::statistics::Verdict;
 use lab::words::ratio_with_interval;
 
+use crate::costs::FEW_BYTES;
 use crate::quotient;
 use crate::standings::{CONTENDERS_TOLD, Standings};
 use crate::tables::{
-    has_no_figure, primary_comparisons, primary_metric, verdict_mark, verdict_text,
+    has_no_figure, other_operations, primary_comparisons, primary_metric, verdict_mark,
+    verdict_text,
 };
 use crate::{checks, text};
 
@@ -104,9 +106,15 @@ pub fn of_counts(workloads: &[WorkloadAnalysis], plan: &Plan) -> Vec<String> {
 
 /// The same of loads whose times decide nothing, where a count does.
 pub fn of_sure_counts(workloads: &[WorkloadAnalysis], plan: &Plan) -> Vec<String> {
-    let differs =
-        |one: &Comparison| COUNTED.contains(&one.metric.as_str()) && one.verdict.is_different();
-    counts(workloads, plan, |one| !is_decided(one) && one.exploratory.iter().any(differs))
+    counts(workloads, plan, |workload| {
+        let contenders = workload.contenders.iter();
+        let most = contenders.filter_map(|one| one.cost.device_written_bytes).fold(0.0, f64::max);
+        // Of a few blocks of metadata there is no verdict.
+        let is_told =
+            |metric: &str| metric == COUNTED[1] || (metric == COUNTED[0] && most >= FEW_BYTES);
+        let differs = |one: &Comparison| is_told(&one.metric) && one.verdict.is_different();
+        !is_decided(workload) && workload.exploratory.iter().any(differs)
+    })
 }
 
 /// The counts of the device that are told of.
@@ -193,15 +201,20 @@ pub fn is_decided(workload: &WorkloadAnalysis) -> bool {
 /// Who is fastest under a load, who is slower, and what is not known; of two contenders the ratio.
 pub fn sentence(workload: &WorkloadAnalysis, plan: &Plan) -> String {
     with_checks(workload, plan, || {
-        let mut parts = match primary_comparisons(workload).collect::<Vec<_>>().as_slice() {
+        let comparisons: Vec<&Comparison> = primary_comparisons(workload).collect();
+        let mut parts = match comparisons.as_slice() {
             [one] if has_no_figure(workload, &one.contender) => Vec::new(),
             [one] => vec![against(one)],
             _ => Standings::of(workload, plan).said(),
         };
-        if let Some(first) = parts.first_mut()
-            && primary_metric(workload) == ALL_CELLS
-        {
-            first.push_str(", on average over all cells");
+        let metric = primary_metric(workload);
+        let is_told = comparisons.len() > 1 && !other_operations(workload).is_empty();
+        if let Some(first) = parts.first_mut() {
+            match metric {
+                ALL_CELLS => first.push_str(", on average over all cells"),
+                _ if is_told => first.push_str(&format!(", by {metric}")),
+                _ => {}
+            }
         }
         parts
     })

@@ -9,7 +9,7 @@ use crate::table::{Cell, Table};
 use crate::{tables, text};
 
 /// Fewer bytes than these are a matter of a few blocks of metadata: they are shown, and no verdict on them.
-const FEW_BYTES: f64 = 1_048_576.0;
+pub(crate) const FEW_BYTES: f64 = 1_048_576.0;
 /// Names of what is compared of a run together with its unmount.
 const TIME_UNMOUNTED: &str = "time until unmounted";
 const BYTES_UNMOUNTED: &str = "bytes until unmounted";

@@ -57,7 +57,11 @@ fn workload(view: &View<'_>, several: bool) -> Vec<Block> {
     let ratios = ratio::against_baseline(view).into_iter().chain(ratio::every_metric(view));
     let summary = format!("Compared with {}", plan.baseline_label());
     fold(&summary, Block::charts(ratios));
-    fold("Round by round", Block::charts(ratio::over_blocks(view)));
+    let mut rounds = Block::charts(ratio::over_blocks(view));
+    let caption = format!("Mean and extremes: {}", tables::primary_metric(workload));
+    let spread = tables::spread(workload);
+    rounds.extend((!spread.rows.is_empty()).then(|| Block::table(caption, spread)));
+    fold("Round by round", rounds);
     let metrics = tables::metrics(workload, plan);
     if !metrics.rows.is_empty() {
         let summary = format!("All {} metrics", metrics.rows.len());
@@ -74,8 +78,7 @@ fn workload(view: &View<'_>, several: bool) -> Vec<Block> {
     }
     fold("Medians of each phase", phases);
     let trials = tables::trials(source, workload);
-    let summary = format!("All {}", text::counted(trials.rows.len(), "trial"));
-    fold(&summary, vec![Block::table("All runs", trials)]);
+    fold("All runs, by round and contender", vec![Block::table("All runs", trials)]);
     blocks
 }
 

@@ -15,7 +15,7 @@ use crate::document::{self, Block};
 use crate::source::Source;
 use crate::text::distinct;
 
-/// One line a trial; times in ns, sizes in bytes, as the units in the heads say. The last columns
+/// One line a run; times in ns, sizes in bytes, as the units in the heads say. The last columns
 /// are the figures of the loads, in the order in which they first occur.
 pub fn csv(records: &[Record]) -> String {
     let metrics = records.iter().filter_map(|record| record.load.as_ref()).flat_map(|l| &l.metrics);
@@ -57,9 +57,9 @@ fn optional(value: Option<u64>) -> String {
 /// The columns that every record has, each with its head.
 fn csv_columns(record: &Record, is_whole: bool) -> Vec<(String, String)> {
     let mut columns = vec![
-        ("trial".to_string(), record.trial.to_string()),
-        ("block".into(), record.block.to_string()),
-        ("block_whole".into(), is_whole.to_string()),
+        ("run".to_string(), record.trial.to_string()),
+        ("round".into(), (u64::from(record.block) + 1).to_string()),
+        ("round_whole".into(), is_whole.to_string()),
         ("warmup".into(), record.warmup.to_string()),
         ("workload".into(), record.workload.clone()),
         ("contender".into(), record.contender.label.clone()),
@@ -158,7 +158,7 @@ pub fn costs_csv(analysis: &Analysis) -> Option<String> {
         "workload,contender,baseline,metric,rounds,cost,cost_low,cost_high,verdict\n";
     let mut text = HEADS.to_string();
     let of_workloads = analysis.workloads.iter().flat_map(|workload| &workload.comparisons);
-    for one in of_workloads.chain(&analysis.overall) {
+    for one in of_workloads.chain(&analysis.overall).chain(&analysis.stores) {
         let number = |value: Option<f64>| value.map_or(String::new(), |value| value.to_string());
         let ends = one.cost_ends();
         let mut fields =
@@ -185,6 +185,7 @@ fn with_costs(analysis: &Analysis) -> Value {
         }
     };
     add("/overall", &analysis.overall);
+    add("/stores", &analysis.stores);
     for (place, workload) in analysis.workloads.iter().enumerate() {
         add(&format!("/workloads/{place}/comparisons"), &workload.comparisons);
         add(&format!("/workloads/{place}/direct"), &workload.direct);
@@ -356,9 +357,9 @@ mod tests {
         };
         // Run and sync together: 200 + 300 reads, and so on.
         let expected = [
-            ("trial", "7"),
-            ("block", "3"),
-            ("block_whole", "true"),
+            ("run", "7"),
+            ("round", "4"),
+            ("round_whole", "true"),
             ("warmup", "true"),
             ("workload", "make"),
             ("contender", "LABEL"),

@@ -10,7 +10,7 @@ use crate::checks;
 use crate::document::Block;
 use crate::quotient::{WITHHELD, cost_text};
 use crate::table::{Cell, Table, Tone};
-use crate::tables::{primary_metric, tone_of, verdict_mark};
+use crate::tables::{other_operations, primary_metric, tone_of, verdict_mark};
 use crate::text;
 
 /// The overview of several loads, and what its cells are.
@@ -19,7 +19,7 @@ pub fn of(analysis: &Analysis, plan: &Plan) -> Vec<Block> {
     let mut table = empty("workload", plan);
     for workload in workloads {
         table.rows.push(row(workload, primary_metric(workload), &workload.workload, plan));
-        let parts = parts_of(workload);
+        let parts = [other_operations(workload), parts_of(workload)].concat();
         table.rows.extend(parts.iter().map(|part| row(workload, part, &format!("· {part}"), plan)));
     }
     let has_parts = table.rows.len() > workloads.len();

@@ -59,7 +59,8 @@ pub fn pictures(source: &Source, beside: &[Block]) -> Vec<(String, String)> {
         document::charts_of(beside).into_iter().map(drawn).collect();
     let views = View::all(source);
     if views.len() > 1 {
-        let all = charts::runs::every(source).into_iter().chain(charts::benefit::of_loads(source));
+        let all = charts::scan::charts(source).into_iter().chain(charts::runs::every(source));
+        let all = all.chain(charts::benefit::of_loads(source));
         let all = all.chain(charts::ratio::overview(source));
         pictures.extend(all.collect::<Vec<_>>().iter().map(drawn));
     }

@@ -1,32 +1,32 @@
 //! What a store costs relative to another one that lies on the same stack: the question of a study whose
 //! contenders are stores, which comparisons with one baseline leave open.
 
-use std::collections::BTreeMap;
-
-use lab::analysis::{Comparison, WorkloadAnalysis};
+use lab::analysis::{Analysis, Comparison, WorkloadAnalysis, store_pairs};
 use lab::contender::Contender;
 use lab::plan::Plan;
-use lab::words::{ratio, ratio_with_interval};
+use lab::words::ratio_with_interval;
 
 use crate::document::Block;
-use crate::quotient::WITHHELD;
+use crate::quotient::{WITHHELD, cost_text};
 use crate::table::{Cell, Table};
 use crate::tables::{primary_metric, verdict_mark};
 use crate::text;
 
 /// A sentence for each store that shares a stack with the first one, and a table where there are several
 /// workloads. Nothing where comparisons with the baseline say the same.
-pub fn blocks(workloads: &[WorkloadAnalysis], plan: &Plan) -> Vec<Block> {
-    let Some(reference) = reference(plan) else { return Vec::new() };
-    let pairs = pairs(plan, reference);
-    let of_baseline = plan.baseline_label();
-    if workloads.len() == 1 && pairs.values().flatten().all(|pair| pair.under.label == of_baseline)
-    {
+pub fn blocks(analysis: &Analysis, plan: &Plan) -> Vec<Block> {
+    let Some((reference, pairs)) = store_pairs(plan) else { return Vec::new() };
+    let workloads = analysis.workloads.as_slice();
+    let of_baseline = |[under, _]: &[usize; 2]| *under == plan.study.baseline;
+    if workloads.len() == 1 && pairs.values().flatten().all(of_baseline) {
         return Vec::new();
     }
-    let blocks = pairs.iter().flat_map(|(store, pairs)| match workloads {
-        [workload] => vec![Block::Answer(sentence(store, reference, pairs, workload))],
-        several => of_several(store, reference, pairs, several),
+    let blocks = pairs.into_iter().flat_map(|(store, pairs)| {
+        let pairs: Vec<Pair<'_>> = pairs.into_iter().map(|pair| Pair::of(pair, plan)).collect();
+        match workloads {
+            [workload] => vec![Block::Answer(sentence(store, reference, &pairs, workload))],
+            _ => of_several(store, reference, &pairs, analysis),
+        }
     });
     blocks.collect()
 }
@@ -40,33 +40,16 @@ struct Pair<'a> {
     stack: String,
 }
 
-/// The store to which the others are compared: the baseline's, or the first one.
-fn reference(plan: &Plan) -> Option<&str> {
-    let contenders = &plan.study.contenders;
-    let baseline = contenders.get(plan.study.baseline);
-    baseline.into_iter().chain(contenders).find_map(|one| one.store.as_deref())
-}
-
-/// The pairs of contenders on the same stack, by the store that is compared.
-fn pairs<'a>(plan: &'a Plan, reference: &str) -> BTreeMap<&'a str, Vec<Pair<'a>>> {
-    let mut pairs = BTreeMap::<&str, Vec<Pair<'_>>>::new();
-    let of_reference =
-        plan.study.contenders.iter().filter(|one| one.store.as_deref() == Some(reference));
-    let all: Vec<(&Contender, String)> =
-        of_reference.map(|under| (under, under.below_store())).collect();
-    for (under, stack) in &all {
-        let same = |other: &&Contender| other.below_store() == *stack;
-        let is_short =
-            all.iter().filter(|(one, _)| one.file_system() == under.file_system()).count() == 1;
-        for over in plan.study.contenders.iter().filter(same) {
-            let Some(store) = over.store.as_deref().filter(|store| *store != reference) else {
-                continue;
-            };
-            let stack = if is_short { under.file_system().to_string() } else { stack.clone() };
-            pairs.entry(store).or_default().push(Pair { under, over, stack });
-        }
+impl<'a> Pair<'a> {
+    fn of([under, over]: [usize; 2], plan: &'a Plan) -> Pair<'a> {
+        let contenders = &plan.study.contenders;
+        let (under, over) = (&contenders[under], &contenders[over]);
+        let is_like =
+            |one: &&Contender| one.store == under.store && one.file_system() == under.file_system();
+        let is_short = contenders.iter().filter(is_like).count() == 1;
+        let stack = if is_short { under.file_system().to_string() } else { under.below_store() };
+        Pair { under, over, stack }
     }
-    pairs
 }
 
 /// A cost with its interval, and what it says.
@@ -129,16 +112,11 @@ fn sentence(
 }
 
 /// One sentence over all workloads and stacks, and the table of what it is made of.
-fn of_several(
-    store: &str,
-    reference: &str,
-    pairs: &[Pair<'_>],
-    workloads: &[WorkloadAnalysis],
-) -> Vec<Block> {
+fn of_several(store: &str, reference: &str, pairs: &[Pair<'_>], analysis: &Analysis) -> Vec<Block> {
     let mut table = Table::new(&["workload"]);
     table.heads.extend(pairs.iter().map(|pair| format!("on {}", pair.stack)));
     let mut all: Vec<Cost> = Vec::new();
-    for workload in workloads {
+    for workload in &analysis.workloads {
         let mut row = vec![Cell::from(workload.workload.as_str())];
         for pair in pairs {
             let cost = Cost::of(pair, workload);
@@ -152,16 +130,20 @@ fn of_several(
     if all.is_empty() {
         return Vec::new();
     }
-    let mean = (all.iter().map(|one| one.cost.ln()).sum::<f64>() / all.len() as f64).exp();
     let (cheaper, dearer) = (
         all.iter().filter(|one| one.is_cheaper()).count(),
         all.iter().filter(|one| one.is_dearer()).count(),
     );
-    let sentence = format!(
-        "{store} costs {} times as much as {reference}, as the geometric mean of {}: surely less in {cheaper}, surely more in {dearer}.",
-        ratio(mean),
-        text::counted(all.len(), "comparison"),
-    );
+    let counted = text::counted(all.len(), "comparison");
+    let mean = analysis.stores.iter().find(|one| one.contender == store).and_then(cost_text);
+    let sure = format!("{counted}: surely less in {cheaper}, surely more in {dearer}");
+    let sentence = match mean {
+        Some(mean) => format!(
+            "{store} costs {mean} times as much as {reference}, as the geometric mean of {sure}."
+        ),
+        // No round has all of them.
+        None => format!("{store} relative to {reference}, in {sure}."),
+    };
     let caption = format!("Cost of {store} relative to {reference}");
     vec![Block::Answer(sentence), Block::table(caption, table)]
 }
@@ -196,7 +178,7 @@ mod tests {
     }
 
     /// What is said where a run of lump takes half as long as one of another store.
-    fn said(plan: &Plan) -> Vec<Block> {
+    fn said(plan: &Plan) -> (Analysis, Vec<Block>) {
         let mut records = Vec::new();
         for (number, block) in plan.blocks.iter().enumerate() {
             for trial in &block.trials {
@@ -211,7 +193,9 @@ mod tests {
                 records.push(record);
             }
         }
-        blocks(&analyse(plan, &records, None).workloads, plan)
+        let analysis = analyse(plan, &records, None);
+        let blocks = blocks(&analysis, plan);
+        (analysis, blocks)
     }
 
     const STORES: &[&str] =
@@ -219,7 +203,7 @@ mod tests {
 
     #[test]
     fn a_store_is_compared_on_each_stack_with_the_baselines() {
-        let blocks = said(&plan(STORES, &["a"]));
+        let (_, blocks) = said(&plan(STORES, &["a"]));
         let [Block::Answer(sentence)] = blocks.as_slice() else { panic!("{blocks:?}") };
         assert!(sentence.starts_with("Relative to cannyls, lump costs 0.49"), "{sentence}");
         assert!(sentence.contains(" on ext4 and 0.5") && sentence.ends_with(" on raw."));
@@ -227,20 +211,24 @@ mod tests {
 
     #[test]
     fn several_workloads_have_one_sentence_and_a_table() {
-        let blocks = said(&plan(STORES, &["a", "b"]));
+        let (analysis, blocks) = said(&plan(STORES, &["a", "b"]));
         let [Block::Answer(sentence), Block::Table { table, .. }] = blocks.as_slice() else {
             panic!("{blocks:?}")
         };
+        let mean = &analysis.stores[0];
+        let (low, high) = mean.cost_ends().unwrap();
+        assert!(low < 0.5 && 0.5 < high && high < 0.52, "{mean:?}");
         let of = "as the geometric mean of 4 comparisons: surely less in 4, surely more in 0.";
-        assert!(sentence.ends_with(of), "{sentence}");
+        let mean = cost_text(mean).unwrap();
+        assert_eq!(*sentence, format!("lump costs {mean} times as much as cannyls, {of}"));
         assert_eq!(table.heads, ["workload", "on ext4", "on raw"]);
         assert!(table.rows[1][2].text.starts_with("0.5"), "{table:?}");
     }
 
     #[test]
     fn nothing_is_said_that_comparisons_with_the_baseline_say() {
-        assert!(said(&plan(&["cannyls over raw", "lump over raw"], &["a"])).is_empty());
-        assert!(said(&plan(&["ext4", "raw"], &["a", "b"])).is_empty());
-        assert!(said(&plan(&["lump over ext4", "cannyls over raw"], &["a", "b"])).is_empty());
+        assert!(said(&plan(&["cannyls over raw", "lump over raw"], &["a"])).1.is_empty());
+        assert!(said(&plan(&["ext4", "raw"], &["a", "b"])).1.is_empty());
+        assert!(said(&plan(&["lump over ext4", "cannyls over raw"], &["a", "b"])).1.is_empty());
     }
 }

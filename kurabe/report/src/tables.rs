@@ -1,9 +1,11 @@
 //! The tables of a result, and the words that they share.
 
-use lab::analysis::{Comparison, ContenderAnalysis, MetricAnalysis, WorkloadAnalysis};
+use lab::analysis::{
+    Comparison, ContenderAnalysis, MetricAnalysis, WorkloadAnalysis, completed_trials,
+};
 use lab::condition::{Gate, Outcome as GateOutcome};
 use lab::device::{DeviceName, IMAGE, MEMORY};
-use lab::load::{DEPTH_AXIS, Load, OVERALL_OPERATION, QUANTILES};
+use lab::load::{DEPTH_AXIS, Load, OVERALL_OPERATION, QUANTILES, differ_by_operation};
 use lab::plan::Plan;
 use lab::record::{Outcome, Phase, Record, TIME_METRIC, unfinished_block};
 use lab::statistics::{MEDIAN_CONFIDENCE, Slow, Summary, Verdict};
@@ -14,25 +16,40 @@ use crate::source::Source;
 use crate::table::{Cell, Table, Tone};
 use crate::{checks, quotient, text};
 
-/// The ranking under a load: one row a contender, the best first.
+/// The ranking under a load: one row a contender, the best first. Where reads rank, writes are next to them.
 pub fn contenders(workload: &WorkloadAnalysis, plan: &Plan) -> Table {
     let baseline = plan.baseline_label();
-    let summaries =
-        workload.contenders.iter().filter_map(|one| Some(&one.metrics.first()?.summary));
-    let mut table = Table::new(&[
-        "contender",
-        &format!("{} ({})", primary_metric(workload), brackets(summaries)),
-        "cost (95 % confidence)",
-        "verdict",
-        "notes",
-        "written",
-        "space",
-        "CPU",
-        "p99",
-        "checks",
-    ]);
+    let (primary, others) = (primary_metric(workload), other_operations(workload));
+    let head = |metric: &str| {
+        let all = workload.contenders.iter().flat_map(|one| &one.metrics);
+        let summaries = all.filter(|one| one.name == metric).map(|one| &one.summary);
+        format!("{metric} ({})", brackets(summaries))
+    };
+    let mut heads = vec![
+        "contender".to_string(),
+        head(primary),
+        "cost (95 % confidence)".into(),
+        "verdict".into(),
+    ];
+    heads.extend(others.iter().flat_map(|metric| [head(metric), format!("cost by {metric}")]));
+    let rest = ["notes", "written", "space", "CPU", "p99", "checks"];
+    heads.extend(rest.map(str::to_string));
+    let mut table = Table { heads, rows: Vec::new() };
     for contender in ranked(workload) {
         let cells = answer_cells(workload, contender, baseline).into_iter();
+        let cells = cells.chain(others.iter().flat_map(|metric| {
+            let found = contender.metrics.iter().find(|one| one.name == *metric);
+            let compared = workload
+                .comparisons
+                .iter()
+                .find(|one| one.metric == *metric && one.contender == contender.label);
+            let cost = match compared {
+                None if contender.label == baseline && found.is_some() => Cell::from("1"),
+                None => Cell::from("-"),
+                Some(one) => cost_cell(one),
+            };
+            [found.map_or_else(|| "-".into(), metric_cell), cost]
+        }));
         let cost = &contender.cost;
         let cells = cells.chain([
             notes_cell(workload, contender),
@@ -47,14 +64,30 @@ pub fn contenders(workload: &WorkloadAnalysis, plan: &Plan) -> Table {
     table.without_empty_columns()
 }
 
+/// The figures of other operations that are measured together with the most important one, such as `write operations`
+/// of a job that reads and writes.
+pub(crate) fn other_operations(workload: &WorkloadAnalysis) -> Vec<&str> {
+    let metrics = || workload.contenders.iter().flat_map(|contender| &contender.metrics);
+    let Some(first) = metrics().find(|one| one.name == primary_metric(workload)) else {
+        return Vec::new();
+    };
+    let is_other = |one: &&MetricAnalysis| {
+        one.unit == first.unit && differ_by_operation(&first.axes, &one.axes)
+    };
+    text::distinct(metrics().filter(is_other).map(|one| one.name.as_str()))
+}
+
 /// What the brackets around values hold: an interval of 95 % confidence, or, of some with too few values for one,
 /// the least and the greatest.
 pub fn brackets<'a>(mut summaries: impl Iterator<Item = &'a Summary>) -> &'static str {
     let is_range = |summary: &Summary| {
         summary.median_interval.is_some_and(|interval| interval.confidence < MEDIAN_CONFIDENCE)
     };
-    if summaries.any(is_range) { "min-max" } else { "95 % confidence" }
+    if summaries.any(is_range) { MIN_MAX } else { "95 % confidence" }
 }
+
+/// What stands for the least and the greatest value.
+pub const MIN_MAX: &str = "min-max";
 
 /// What an emulated processor does not change, of each load and contender; none where the processor
 /// was a real one.
@@ -172,6 +205,22 @@ pub fn metrics(workload: &WorkloadAnalysis, plan: &Plan) -> Table {
             });
         }
         table.rows.push(row);
+    }
+    table
+}
+
+/// Mean, standard deviation and extremes of the most important figure: one row a contender, over its rounds.
+pub fn spread(workload: &WorkloadAnalysis) -> Table {
+    let heads =
+        ["contender", "rounds", "mean", "standard deviation", "minimum", "median", "maximum"];
+    let mut table = Table::new(&heads);
+    for contender in ranked(workload) {
+        let Some(metric) = contender.metrics.first() else { continue };
+        let Summary { count, mean, standard_deviation, min, median, max, .. } = metric.summary;
+        let figures = [mean, standard_deviation, min, median, max]
+            .map(|value| Cell::number(value, text::figure(value, metric.unit)));
+        let begin = [contender.label.as_str().into(), Cell::whole(count as u64)];
+        table.rows.push(begin.into_iter().chain(figures).collect());
     }
     table
 }
@@ -338,11 +387,14 @@ pub(crate) fn ranked(workload: &WorkloadAnalysis) -> Vec<&ContenderAnalysis> {
     contenders
 }
 
-/// The 99th percentile of the load's operations; of a few kinds that of each.
+/// The 99th percentile of the load's operations: of a few kinds that of each, else of all together.
 fn p99_cell(contender: &ContenderAnalysis) -> Cell {
     let all = contender.latencies.iter().filter(|one| !one.quantiles_ns.is_empty());
-    let overall = all.clone().find(|one| one.operation == OVERALL_OPERATION);
-    let kinds: Vec<_> = overall.map_or_else(|| all.collect(), |one| vec![one]);
+    let (overall, mut kinds): (Vec<_>, Vec<_>) =
+        all.partition(|one| one.operation == OVERALL_OPERATION);
+    if kinds.is_empty() || (kinds.len() > P99_KINDS_MAX && !overall.is_empty()) {
+        kinds = overall;
+    }
     match kinds.as_slice() {
         [] => "-".into(),
         [one] => Cell::number(one.at(0.99) as f64, text::time(one.at(0.99) as f64)),
@@ -357,7 +409,7 @@ fn p99_cell(contender: &ContenderAnalysis) -> Cell {
 }
 
 /// So many kinds of operation have their percentile in the ranking.
-const P99_KINDS_MAX: usize = 2;
+const P99_KINDS_MAX: usize = 3;
 
 /// Ratio and verdict. Where one of the two completed no trial there is nothing to compare, and the
 /// verdict says which.
@@ -385,11 +437,12 @@ fn comparison_cells(
         primary_comparisons(workload).find(|comparison| comparison.contender == contender.label);
     let Some(comparison) = comparison else { return none("-", Tone::Plain) };
     let verdict = &comparison.verdict;
+    [cost_cell(comparison), Cell::toned(verdict_text(verdict), tone_of(verdict))]
+}
+
+fn cost_cell(comparison: &Comparison) -> Cell {
     let cost = quotient::cost_text(comparison).unwrap_or_else(|| quotient::WITHHELD.into());
-    [
-        Cell::from(cost).valued(comparison.cost()),
-        Cell::toned(verdict_text(verdict), tone_of(verdict)),
-    ]
+    Cell::from(cost).valued(comparison.cost())
 }
 
 /// Whether the contender with this label has no metric that can be compared: it completed no trial,
@@ -432,16 +485,27 @@ pub fn phases(workload: &WorkloadAnalysis) -> Table {
     table.without_empty_columns()
 }
 
-/// How often was measured: `3 to 7 runs of each contender`. Failed ones do not count, nor those of a
+/// How often was measured: `3 to 7 runs of each contender`, or, where a round has several, `8 rounds of each
+/// contender, 224 runs in all`. Failed ones do not count, nor those of a
 /// block that was not finished.
-pub fn trials_text(workloads: &[WorkloadAnalysis]) -> String {
+pub fn trials_text(workloads: &[WorkloadAnalysis], plan: &Plan, records: &[Record]) -> String {
     let contenders = workloads.iter().flat_map(|workload| &workload.contenders);
     let counts =
         || contenders.clone().map(|one| one.trials - one.failed).filter(|count| *count > 0);
     let (least, most) = (counts().min().unwrap_or(0), counts().max().unwrap_or(0));
-    let count =
-        if least == most { text::counted(most, "run") } else { format!("{least} to {most} runs") };
-    format!("{count} of each contender")
+    let completed = (0..workloads.len()).flat_map(|place| completed_trials(plan, records, place));
+    let runs: Vec<usize> = completed.flatten().map(|record| record.slices.len()).collect();
+    let has_several = runs.iter().any(|count| *count > 1);
+    let what = if has_several { "round" } else { "run" };
+    let count = if least == most {
+        text::counted(most, what)
+    } else {
+        format!("{least} to {most} {what}s")
+    };
+    let all = runs.iter().map(|count| count.max(&1)).sum::<usize>();
+    let all =
+        if has_several { format!(", {} in all", text::counted(all, "run")) } else { String::new() };
+    format!("{count} of each contender{all}")
 }
 
 /// What the trials stood on, in words.

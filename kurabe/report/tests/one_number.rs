@@ -4,6 +4,7 @@
 mod harness;
 
 use harness::{complete, load_report, make, study};
+use lab::load::{LoadReport, Metric, OPERATION_AXIS, Unit};
 use lab::words::ratio_with_interval;
 use report::source::Source;
 use report::{answer, document, export, page, tables};
@@ -52,4 +53,67 @@ fn a_cost_is_the_same_number_everywhere() {
         let numbers = ["cost", "cost_low", "cost_high"].map(|name| stored[name].as_f64().unwrap());
         assert_eq!(numbers, [cost, ends.0, ends.1]);
     }
+}
+
+#[test]
+fn a_job_that_reads_and_writes_is_ranked_by_one_and_shows_the_other() {
+    let made = make(&study(&["ext4", "xfs", "btrfs"], &["true"], 6), |record| {
+        let is_xfs = record.contender.label == "xfs";
+        let wobble = 1.0 + f64::from(record.trial * 7919 % 97) * 0.00004;
+        complete(record, 1_000_000_000);
+        let metric = |operation: &str, value| Metric {
+            axes: [(OPERATION_AXIS.into(), operation.into())].into(),
+            ..Metric::new(format!("{operation} operations"), value, Unit::OperationsPerSecond)
+        };
+        let written = if is_xfs { 200.0 } else { 300.0 };
+        record.load = Some(LoadReport {
+            metrics: vec![metric("read", 700.0 * wobble), metric("write", written * wobble)],
+            ..load_report(1.0)
+        });
+        true
+    });
+    let source = Source::read(&made.directory()).unwrap();
+    let comparisons = &source.analysis.workloads[0].comparisons;
+    let of_writes =
+        comparisons.iter().find(|one| one.metric == "write operations" && one.contender == "xfs");
+    let ends = lab::words::interval(of_writes.unwrap().cost_ends().unwrap());
+    assert!(ends.starts_with("(1.4") && ends.contains(" to 1.5"), "{ends}");
+    for said in [
+        document::terminal(&answer::answer(&source), false).to_string(),
+        export::markdown(&source),
+        // An interval does not break in the page.
+        page::page(&source, &[]).replace('\u{a0}', " "),
+    ] {
+        for part in
+            ["are the same within 5 %, by read operations", "cost by write operations", &ends]
+        {
+            assert!(said.contains(part), "no '{part}' in {}", &said[..said.len().min(3000)]);
+        }
+        assert!(said.contains("Put 900.0 µs, Get 900.0 µs"), "{}", &said[..said.len().min(3000)]);
+    }
+}
+
+#[test]
+fn a_number_that_was_scanned_is_drawn() {
+    let mut text = study(&["ext4", "xfs"], &["make -j{jobs}"], 4);
+    let jobs = ["1", "2", "4", "16"].map(String::from);
+    text.parameters = [("jobs".into(), jobs.to_vec())].into();
+    let made = make(&text, |record| {
+        let jobs: u64 = record.workload.trim_start_matches("make -j").parse().unwrap();
+        complete(record, 1_000_000_000 / jobs + u64::from(record.trial) * 1000);
+        true
+    });
+    let source = Source::read(&made.directory()).unwrap();
+    let charts = report::charts::scan::charts(&source);
+    let [chart] = charts.as_slice() else { panic!("{charts:?}") };
+    assert_eq!((chart.title.as_str(), chart.series.len()), ("time over jobs", 2));
+    let places: Vec<f64> = chart.series[0].points.iter().map(|point| point.x).collect();
+    assert_eq!(places, [0.0, 1.0, 2.0, 4.0], "equal factors, equal distances");
+    assert!(
+        chart.says.contains("ext4, jobs 1: 1.00") && chart.says.contains("jobs 16: 62.5"),
+        "{}",
+        chart.says
+    );
+    assert_eq!(chart.numbers.rows.len(), 8);
+    assert!(page::page(&source, &[]).contains("time over jobs"));
 }

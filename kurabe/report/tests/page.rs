@@ -67,7 +67,7 @@ fn the_answer_comes_first_and_the_way_to_repeat_it_last() {
             ">4.00 KiB written</td>",
             ">nothing</td>",
             ">3.00 MiB written, 1 flush</td>",
-            "All 18 trials",
+            "All runs, by round",
             "Environment",
             "6.1.0-test",
             "mkfs.ext4 /dev/loop1",
@@ -144,7 +144,7 @@ fn what_cannot_be_read_is_named_and_the_rest_is_shown() {
     lines[3] = "{\"schema\":1,\"trial\":";
     damage(&made.path("records.jsonl"), (lines.join("\n") + "\n").as_bytes());
     let text = own(&rendered(&made));
-    for said in ["facts.json", "study.toml", "records.jsonl:4", "could not be read", "14 trials"] {
+    for said in ["facts.json", "study.toml", "records.jsonl:4", "could not be read", "All runs"] {
         assert!(text.contains(said), "{said}");
     }
     in_order(&text, &["btrfs costs ", "facts of the machine could not be read"]);
@@ -337,13 +337,13 @@ fn what_a_block_left_that_was_not_finished_stands_among_all_trials_only() {
     });
     let source = Source::read(&made.directory()).unwrap();
     let text = own(&page(&source, &[]));
-    let (figures, trials) = text.split_once("All 10 trials").unwrap();
+    let (figures, trials) = text.split_once("All runs, by round").unwrap();
     assert!(figures.contains("3 runs of each contender"), "{figures}");
     let end = trials.find("</table>").unwrap();
     assert!(trials[..end].contains("completed; its round was not"), "{trials}");
     assert!(trials[..end].contains("77.70 s") && !figures.contains("77.7"), "{figures}");
     let lines = report::export::csv(&source.records);
-    assert_eq!(lines.lines().filter(|line| line.contains(",3,false,false,true,ext4")).count(), 1);
+    assert_eq!(lines.lines().filter(|line| line.contains(",4,false,false,true,ext4")).count(), 1);
     assert_eq!(lines.matches(",true,false,true,").count(), 9, "{lines}");
 }
 

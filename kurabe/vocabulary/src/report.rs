@@ -145,6 +145,17 @@ impl Metric {
     }
 }
 
+/// Whether two places differ by their operation alone, as reads and writes of one job do. Cells of the fio matrix are
+/// no such pair, nor is what a job reads to verify.
+pub fn differ_by_operation(one: &Axes, other: &Axes) -> bool {
+    let operation = |axes: &Axes| axes.get(OPERATION_AXIS).cloned();
+    let is_rest = |(axis, _): &(&String, &String)| axis.as_str() != OPERATION_AXIS;
+    let both = operation(one).zip(operation(other));
+    both.is_some_and(|(one, other)| one != other && one != "verify" && other != "verify")
+        && !one.contains_key(DEPTH_AXIS)
+        && one.iter().filter(is_rest).eq(other.iter().filter(is_rest))
+}
+
 /// A metric as results hold it: in older ones the name alone says where a cell of the fio matrix lies.
 #[derive(Deserialize)]
 struct WrittenMetric {

@@ -356,7 +356,7 @@ pub struct LoadArgs {
     /// Name of the workload in tables.
     #[arg(short = 'n', long, value_name = "NAME")]
     pub command_name: Option<String>,
-    /// Values for {VAR} in the command or in a contender: --parameter-list jobs 1,2,4.
+    /// Values for {VAR} in the workload or in a contender: --parameter-list jobs 1,2,4.
     #[arg(short = 'L', long, num_args = 2, value_names = ["VAR", "VALUES"], action = clap::ArgAction::Append)]
     pub parameter_list: Vec<String>,
     /// Numbers that {VAR} takes, from MIN to MAX: --parameter-scan jobs 1 8.

@@ -10,9 +10,9 @@ use crate::plan::Plan;
 use crate::statistics::{self, ComparisonOptions, Correction, Group, Runs};
 
 /// What stands in the place of a workload's name.
-const ALL_WORKLOADS: &str = "all workloads";
+pub(super) const ALL_WORKLOADS: &str = "all workloads";
 /// What stands in the place of a metric's name.
-const MEAN_OF_COSTS: &str = "geometric mean of the costs";
+pub(super) const MEAN_OF_COSTS: &str = "geometric mean of the costs";
 
 /// The contenders that have a cost under every workload that was timed, against the baseline; nothing for a
 /// single workload. A family of its own.
@@ -26,17 +26,7 @@ pub(super) fn overall(
         return Vec::new();
     }
     let others = others(plan);
-    let places = 0..others.len();
-    let group = Group {
-        baseline: mean(timed.iter().map(|group| &group.baseline)),
-        contenders: places
-            .clone()
-            .map(|place| mean(timed.iter().map(|group| &group.contenders[place])))
-            .collect(),
-        corrections: places.clone().map(|place| correction(&timed, place)).collect(),
-        slow_turns: Vec::new(),
-        runs: places.map(|place| runs(&timed, place)).collect(),
-    };
+    let group = together(&timed, others.len());
     let compared = statistics::compare_families(std::slice::from_ref(&group), options)
         .expect("costs are positive, and the margin was checked with the study");
     let metric = (MEAN_OF_COSTS.to_string(), Unit::Count);
@@ -46,6 +36,19 @@ pub(super) fn overall(
         ..Comparison::of(plan, 0, [plan.study.baseline, *other], &metric, compared, false)
     })
     .collect()
+}
+
+/// The groups as one, each with so many contenders: of each round the geometric mean of all of them.
+pub(super) fn together(groups: &[&Group], contenders: usize) -> Group {
+    let places = 0..contenders;
+    let of_place = |place| mean(groups.iter().map(|group| &group.contenders[place]));
+    Group {
+        baseline: mean(groups.iter().map(|group| &group.baseline)),
+        contenders: places.clone().map(of_place).collect(),
+        corrections: places.clone().map(|place| correction(groups, place)).collect(),
+        slow_turns: Vec::new(),
+        runs: places.map(|place| runs(groups, place)).collect(),
+    }
 }
 
 /// Whether any contender has a figure: a workload that only checks has none.

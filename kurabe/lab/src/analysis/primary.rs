@@ -93,7 +93,7 @@ pub(super) fn primary(
 
 /// The costs of a figure, those of `others` against those of `baseline`, and what the order of the trials
 /// did to them.
-fn group(
+pub(super) fn group(
     plan: &Plan,
     samples: &Samples<'_>,
     (metric, unit): &(String, Unit),
@@ -149,10 +149,10 @@ fn group(
 }
 
 /// Which contender's trial came before each trial, whatever its workload.
-struct Predecessors(BTreeMap<u32, usize>);
+pub(super) struct Predecessors(BTreeMap<u32, usize>);
 
 impl Predecessors {
-    fn of(plan: &Plan, records: &[Record]) -> Predecessors {
+    pub(super) fn of(plan: &Plan, records: &[Record]) -> Predecessors {
         let place = |record: &Record| {
             plan.study.contenders.iter().position(|c| c.label == record.contender.label)
         };

@@ -101,6 +101,14 @@ fn labels_and_names_stay_unique_under_parameters() {
 }
 
 #[test]
+fn what_a_parameter_makes_knows_its_values() {
+    let mut study = text(&["ext4"], "true {n}");
+    study.parameters = BTreeMap::from([("n".into(), vec!["1".into(), "2".into()])]);
+    let workloads = study.resolve(KNOWN).unwrap().workloads;
+    assert_eq!(workloads[1].parameters, BTreeMap::from([("n".into(), "2".into())]));
+}
+
+#[test]
 fn a_misspelt_parameter_is_refused_in_a_contender_and_noted_on_in_a_command() {
     let mut study = text(&["ext4 -b {block}"], "make -j{jobs} {target} ${HOME} {} {a,b}");
     study.parameters = BTreeMap::from([("jobs".into(), vec!["1".into()])]);
@@ -121,7 +129,7 @@ fn a_misspelt_parameter_is_refused_in_a_contender_and_noted_on_in_a_command() {
 fn an_unused_parameter_is_refused() {
     let mut study = text(&["ext4"], "true");
     study.parameters = BTreeMap::from([("n".into(), vec!["1".into()])]);
-    assert!(fails(&study).contains("{n} occurs in no command"));
+    assert!(fails(&study).contains("{n} occurs in no workload"));
     let mut study = text(&["ext4 -b {blok}"], "true");
     study.parameters = BTreeMap::from([("block".into(), vec!["1024".into()])]);
     assert!(fails(&study).contains("did you mean 'blok'?"), "{}", fails(&study));

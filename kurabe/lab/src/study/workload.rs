@@ -106,6 +106,12 @@ impl WorkloadText {
             .flatten()
     }
 
+    /// What may have placeholders: commands, and texts of the load such as fio's options.
+    pub(super) fn texts(&self) -> impl Iterator<Item = String> {
+        let of_load = self.load.values().filter_map(Value::as_str).map(str::to_string);
+        self.commands().map(CommandText::to_string).chain(of_load)
+    }
+
     pub(super) fn resolve(
         &self,
         index: usize,
@@ -114,8 +120,11 @@ impl WorkloadText {
     ) -> Result<Vec<Workload>, StudyError> {
         let field = |name: &str| format!("workload[{index}].{name}");
         self.refuse_unknown_keys(index, kinds)?;
+        // The placeholders of all texts of the workload are expanded together.
+        let joined: Vec<String> = self.texts().collect();
+        let expanded = expand(&joined.join("\n"), parameters).into_iter().map(|(_, values)| values);
         let Some(command) = &self.command else {
-            return Ok(vec![self.resolve_load(index, kinds)?]);
+            return expanded.map(|values| self.resolve_load(index, kinds, &values)).collect();
         };
         let mut keys = self.load.iter().filter(|(_, value)| is_written(value));
         if let Some((key, _)) = keys.next() {
@@ -135,10 +144,8 @@ impl WorkloadText {
                 Some(words)
             }
         };
-        // The placeholders of all commands of the workload are expanded together.
-        let joined: Vec<String> = self.commands().map(CommandText::to_string).collect();
         let mut workloads = Vec::new();
-        for (_, values) in expand(&joined.join("\n"), parameters) {
+        for values in expanded {
             let line = |name: &str, text: &CommandText| {
                 resolve_command(text, shell.as_deref(), &values)
                     .map_err(|problem| error(field(name), problem))
@@ -148,15 +155,15 @@ impl WorkloadText {
                 Some(name) => substitute(name, &values),
                 None => command.to_string(),
             };
-            if self.name.as_ref().is_some_and(|text| *text == name) && !values.is_empty() {
-                let values: Vec<String> =
-                    values.iter().map(|(name, value)| format!("{name}={value}")).collect();
-                name = format!("{name} {}", values.join(" "));
+            if self.name.as_ref().is_some_and(|text| *text == name) {
+                name = with_values(&name, &values);
             }
             if name.trim().is_empty() {
                 return Err(error(field("name"), "is empty; name the workload"));
             }
-            workloads.push(self.workload(name, Load::of_command(command), &line)?);
+            let parameters = values.iter().cloned().collect();
+            let workload = self.workload(name, Load::of_command(command), &line)?;
+            workloads.push(Workload { parameters, ..workload });
         }
         Ok(workloads)
     }
@@ -178,8 +185,13 @@ impl WorkloadText {
         }
     }
 
-    /// A workload that is more than a command.
-    fn resolve_load(&self, index: usize, kinds: Kinds) -> Result<Workload, StudyError> {
+    /// A workload that is more than a command, with these values of the parameters.
+    fn resolve_load(
+        &self,
+        index: usize,
+        kinds: Kinds,
+        values: &[(String, String)],
+    ) -> Result<Workload, StudyError> {
         let field = |name: &str| format!("workload[{index}].{name}");
         let mut naming = self.naming_keys(kinds);
         let Some(key) = naming.next() else {
@@ -200,6 +212,11 @@ impl WorkloadText {
         let kind = kinds.named_by(key.name).expect("it is a key of one");
         let mut keys = self.load.clone();
         keys.retain(|_, value| is_written(value));
+        for value in keys.values_mut() {
+            if let Value::String(text) = value {
+                *text = substitute(text, values);
+            }
+        }
         if let Some(option) = keys.keys().find(|option| kind.key(option).is_none()) {
             let takers = kinds.0.iter().filter(|kind| kind.key(option).is_some());
             let takers: Vec<String> = takers
@@ -230,10 +247,18 @@ impl WorkloadText {
         let amount = kinds.open(&load).ok().and_then(|load| load.amount());
         let shell = vec!["sh".to_string()];
         let line = |name: &str, text: &CommandText| {
-            resolve_command(text, Some(&shell), &[]).map_err(|problem| error(field(name), problem))
+            resolve_command(text, Some(&shell), values)
+                .map_err(|problem| error(field(name), problem))
         };
-        let name = self.name.clone().unwrap_or_else(|| name_of(key, &keys[key.name]));
-        Ok(Workload { amount, ..self.workload(name, load, &line)? })
+        let name = match &self.name {
+            Some(name) if substitute(name, values) != *name => substitute(name, values),
+            Some(name) => with_values(name, values),
+            // What all of them have in common would only push their values out of sight.
+            None if !values.is_empty() => with_values(key.name, values),
+            None => name_of(key, &keys[key.name]),
+        };
+        let parameters = values.iter().cloned().collect();
+        Ok(Workload { amount, parameters, ..self.workload(name, load, &line)? })
     }
 
     /// A workload of this load, with what comes before and after it.
@@ -256,6 +281,12 @@ impl WorkloadText {
             ..Workload::of(name, load)
         })
     }
+}
+
+/// `make jobs=4`: a name with the values that tell it from others of this name.
+fn with_values(name: &str, values: &[(String, String)]) -> String {
+    let values = values.iter().map(|(name, value)| format!(" {name}={value}"));
+    std::iter::once(name.to_string()).chain(values).collect()
 }
 
 /// Whether a value says anything: a switch that is off and a list of nothing do not.

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeSet;
 
-use vocabulary::report::{Axes, GROUP_AXIS, Metric, OPERATION_AXIS, Unit};
+use vocabulary::report::{Axes, GROUP_AXIS, Metric, OPERATION_AXIS, Unit, differ_by_operation};
 
 use super::jobfile::JobFile;
 use super::output::{Direction, FioJob};
@@ -318,7 +318,7 @@ impl Groups {
         let metrics = first.into_iter().chain(rest).flat_map(|(_, metrics)| metrics.clone());
         let mut metrics: Vec<Metric> = added.clone().into_iter().chain(metrics).collect();
         metrics.sort_by_key(|metric| Some(metric.name.as_str()) != rank);
-        let remarks = ranked.and_then(|part| self.ranking(part, rank)).into_iter();
+        let remarks = ranked.and_then(|part| self.ranking(part, rank, &metrics)).into_iter();
         let unread = self.without_latencies(&entries);
         let idle = listed(self.idle(&entries).into_iter());
         let idle =
@@ -418,10 +418,15 @@ impl Groups {
         recorder.finish()
     }
 
-    /// Which part ranks and what the others are, where there are others.
-    fn ranking(&self, ranked: &Part, rank: Option<&str>) -> Option<String> {
+    /// What ranks and what else could, where there is anything else: another part, or in a job that mixes reads
+    /// and writes the other operation.
+    fn ranking(&self, ranked: &Part, rank: Option<&str>, metrics: &[Metric]) -> Option<String> {
         if self.entries.len() < 2 {
-            return None;
+            let first = metrics.first()?;
+            let mut others = metrics.iter().filter(|one| one.unit == first.unit);
+            let other = others.find(|one| differ_by_operation(&first.axes, &one.axes))?;
+            let (first, other) = (&first.name, &other.name);
+            return Some(format!("Ranked by {first}; --fio-rank '{other}' ranks by the other."));
         }
         let groups: BTreeSet<u64> = self.entries.iter().map(|entry| entry.group).collect();
         let names = listed(self.entries.iter().map(|entry| entry.name.as_str()));

@@ -162,6 +162,15 @@ fn jobs_of_large_blocks_alone_are_ranked_by_their_bytes() {
 }
 
 #[test]
+fn a_job_that_reads_and_writes_says_by_which_it_is_ranked() {
+    let groups = groups_of("[a]\nrw=randrw\nsize=1m\n");
+    let jobs = [ran("a", 0, side(700, 1000, 20), side(300, 1000, 900))];
+    let said = "Ranked by read operations; --fio-rank 'write operations' ranks by the other.";
+    assert_eq!(groups.figures(&jobs, None).unwrap().remarks, [said]);
+    assert_eq!(groups.check_rank("write operations"), Ok(()));
+}
+
+#[test]
 fn a_job_that_verifies_is_ranked_by_its_writes() {
     let groups = groups_of("[a]\nrw=randwrite\nverify=crc32c\nsize=1m\n");
     let jobs = [ran("a", 0, side(5000, 1, 20), side(256, 1000, 900))];
@@ -170,7 +179,7 @@ fn a_job_that_verifies_is_ranked_by_its_writes() {
     let verified = ["verify operations", "verify bandwidth"];
     assert_eq!(names, [&["write operations", "write bandwidth"][..], &verified].concat());
     assert_eq!(kinds(&figures), [("verify".to_owned(), 27), ("write".to_owned(), 907)]);
-    assert!(!figures.has_overall);
+    assert!(!figures.has_overall && figures.remarks.is_empty(), "{:?}", figures.remarks);
     let mixed = groups_of("[a]\nrw=randrw\nverify=crc32c\nsize=1m\n").figures(&jobs, None).unwrap();
     assert_eq!(told(&mixed)[2].0, "read and verify operations");
     // What only reads is there to read.

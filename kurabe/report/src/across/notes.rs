@@ -178,6 +178,7 @@ fn differing_parts(one: &Workload, other: &Workload) -> Vec<String> {
         check: _,
         ignore_failure,
         amount: _,
+        parameters: _,
         load,
     } = one;
     let parts = [

@@ -6,12 +6,12 @@ use lab::record::{Record, TIME_METRIC};
 use super::{View, better, scale_of};
 use crate::chart::{Axis, Chart, Mark, Point, Series, aside, extremes};
 use crate::source::{Source, value_of};
-use crate::text;
+use crate::{tables, text};
 
 /// Dots of a contender under a load at the most; of more runs the means of the rounds are drawn.
 const DOTS_MAX: usize = 120;
 /// The axis is logarithmic where the largest value is more than so many times the smallest.
-const LINEAR_SPREAD_MAX: f64 = 20.0;
+pub(super) const LINEAR_SPREAD_MAX: f64 = 20.0;
 
 /// A run: its round from 1, its place among several in the round from 1, and its value.
 struct Run {
@@ -90,7 +90,7 @@ pub fn of_load(view: &View<'_>) -> Option<Chart> {
     let labels = rows.iter().map(|row| row.name.as_str());
     let y = Axis::rows(labels);
     let height = 84 + 46 * rows.len() as u32;
-    let chart = draw(view.id("runs"), &rows, (metric, unit), means, y, height)?;
+    let chart = draw(view.id("runs"), &rows, (metric, unit), (means, line_of(&[view])), y, height)?;
     Some(Chart { legend: false, keys: view.keys(), ..chart })
 }
 
@@ -114,7 +114,7 @@ fn of_loads(source: &Source, views: &[&View<'_>], unit: Unit, place: usize) -> O
     let y = Axis::rows(views.iter().map(|view| view.analysis.workload.as_str()));
     let height = 84 + views.len() as u32 * (18 + 13 * contenders as u32);
     let id = if place == 0 { "runs".into() } else { format!("runs-{}", place + 1) };
-    let chart = draw(id, &rows, (metric, unit), means, y, height)?;
+    let chart = draw(id, &rows, (metric, unit), (means, line_of(views)), y, height)?;
     Some(Chart { keys: views.first()?.keys(), ..chart })
 }
 
@@ -131,11 +131,22 @@ fn row_of(view: &View<'_>, key: usize, name: String) -> (Option<Row>, bool) {
     (Some(row).filter(|row| !row.runs.is_empty()), are_means)
 }
 
+/// What the line through a median is: as the head of the table has it.
+fn line_of(views: &[&View<'_>]) -> &'static str {
+    let contenders = views.iter().flat_map(|view| &view.analysis.contenders);
+    let summaries = contenders.filter_map(|one| Some(&one.metrics.first()?.summary));
+    if tables::brackets(summaries) == tables::MIN_MAX {
+        "goes from the minimum to the maximum"
+    } else {
+        "is its 95 % confidence interval"
+    }
+}
+
 fn draw(
     id: String,
     rows: &[Row],
     (metric, unit): (&str, Unit),
-    means: bool,
+    (means, line): (bool, &str),
     y: Axis,
     height: u32,
 ) -> Option<Chart> {
@@ -165,7 +176,7 @@ fn draw(
     let x = Axis::logarithmic(&*title, shown(), text::plain).filter(|_| is_wide);
     let dot = if means { "Each dot is the mean of a round's runs" } else { "Each dot is one run" };
     Some(Chart {
-        says: format!("{dot}; the large symbol is the median, the line its interval."),
+        says: format!("{dot}; the large symbol is the median, the line {line}."),
         height,
         series,
         ..Chart::new(

@@ -13,7 +13,7 @@ use crate::text;
 /// Columns of the numbers behind a chart.
 const COLUMNS: [&str; 9] = [
     "contender",
-    "trials",
+    "runs",
     "intervals",
     "median at the start",
     "median at the end",
