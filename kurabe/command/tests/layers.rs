@@ -68,8 +68,8 @@ fn a_layer_stands_under_one_contender_alone() {
     site.compare(&contenders, &[], &["sh", "-c", COMMAND]).expect(0);
     site.expect_nothing_left();
     let (fast, slow) = (site.record_of("fast"), site.record_of("slow"));
-    let more_ns = run_ns(&slow) as i64 - run_ns(&fast) as i64;
-    assert!(more_ns > 500_000_000, "{more_ns} ns");
+    // Each of its five syncs waits for a flush.
+    assert!(run_ns(&slow) > 500_000_000, "{slow:#}");
     assert!(!fast["notes"].to_string().contains("below its layers"), "{fast:#}");
     let ran = site.compare(&["ext4 over dely:1ms"], &[], &["true"]).expect(2);
     assert!(ran.stderr.contains("no layer 'dely'"), "{}", ran.stderr);
