@@ -27,10 +27,9 @@ demo: dependencies
 
 test: dependencies
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	if command -v python3 >/dev/null; then scripts/mutants lump --check && scripts/mutants minfs --check; \
 	else echo "SKIPPED: whether the lists of mutations fit the source: python3 is missing"; fi
-	PATH="$(CURDIR)/target/debug:$$PATH" $(CARGO) test --workspace --locked $(TEST_FLAGS)
+	CARGO="$(CARGO)" scripts/tests
 
 # docs/gallery.md and its pages from the results that are kept.
 gallery:
