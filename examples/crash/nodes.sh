@@ -1,11 +1,14 @@
 #!/bin/sh
 # A load for 'kurabe crash --kill-node': all nodes make files in one directory, each acknowledged once it is synced.
 # nodes.sh load SECONDS [unsynced], nodes.sh check DIRECTORY FILE. 1: a file is missing, 2: it has other bytes.
+# unsynced is the canary, which must be violated: nothing is synced, and each node has a directory of its own, since
+# one that goes from node to node is made durable on the way.
 case $1 in
 load)
-    end=$(($(date +%s) + $2)) i=0
+    end=$(($(date +%s) + $2)) i=0 own=
+    [ "$3" != unsynced ] || { own=node$KURABE_NODE/ && mkdir "$own" || exit 1; }
     while [ "$(date +%s)" -lt "$end" ]; do
-        i=$((i + 1)) name=node$KURABE_NODE-$i
+        i=$((i + 1)) name=${own}node$KURABE_NODE-$i
         printf '%s%01000d\n' "$name" 0 >"$name" && { [ "$3" = unsynced ] || sync "$name"; } && echo "$name" || exit 1
     done
     ;;

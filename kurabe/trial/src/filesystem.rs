@@ -135,6 +135,8 @@ pub struct FileSystem {
     pub recipe: Option<&'static Recipe>,
     /// Why this machine's kernel is not asked, and only a guest can have it; absent of all others.
     pub guests_only: Option<&'static str>,
+    /// Why a contender cannot have an option that is kurabe's own, and of no tool; absent where it can.
+    why_not_option: fn(&Contender) -> Option<String>,
     /// Whether it is made on a device. What is not is neither made, mounted, unmounted nor
     /// checked.
     pub needs_device: bool,
@@ -190,6 +192,7 @@ impl FileSystem {
             modules: &[],
             recipe: None,
             guests_only: None,
+            why_not_option: |_| None,
             needs_device: true,
             is_volatile: false,
             access: Access::Mounted,
@@ -212,8 +215,11 @@ impl FileSystem {
         FileSystem { kernel_name, takes_turns: true, has_copies, ..of }
     }
 
-    /// Why a contender of it cannot be mounted by several nodes, where it is to be.
+    /// Why a contender of it cannot be mounted by several nodes, where it is to be, or with these options.
     pub fn why_not_on_nodes(&self, contender: &Contender) -> Option<String> {
+        if let Some(why) = (self.why_not_option)(contender) {
+            return Some(why);
+        }
         let nodes = contender.environment.nodes();
         // What lies over it decides there, and of a directory who mounted it.
         if nodes == 1 || !contender.above().is_empty() || !self.needs_device {

@@ -9,14 +9,14 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use lab::event::{Event, Meeting};
-use lab::record::{NodeRecord, Outcome, Phase, Record};
+use lab::record::{Outcome, Phase, Record};
 use lab::reported::Reported;
 use lab::spec::{Node, Output, TrialSpec};
 use lab::study::Study;
 use serde_json::{Map, Value, json};
 use trial::stop::Stop;
 
-use super::nodes::{MEET_MAX, cluster_name, one_of};
+use super::nodes::{MEET_MAX, Part, cluster_name, together};
 use super::processes::STOP_GRACE;
 use super::remote::{Ask, Reply};
 use super::ssh::Host;
@@ -108,12 +108,21 @@ impl Machines {
             self.stop.raise();
         }
         let mut record = match broken {
-            None => self.together(members, &specs).unwrap_or_else(|message| {
-                let mut record = Record::begun(spec, unix);
-                record.outcome =
-                    Outcome::Failed { phase: Phase::Run, message, output: String::new() };
-                record
-            }),
+            None => {
+                let part = |(place, Member { record, began, .. })| Part {
+                    record,
+                    began,
+                    boot: None,
+                    words: self.words(place),
+                };
+                let parts = members.into_iter().enumerate().map(part).collect();
+                together(parts, &specs).unwrap_or_else(|message| {
+                    let mut record = Record::begun(spec, unix);
+                    record.outcome =
+                        Outcome::Failed { phase: Phase::Run, message, output: String::new() };
+                    record
+                })
+            }
             Some(place) => {
                 let member = members.into_iter().nth(place).expect("it is one of the nodes");
                 self.failed(place, member, &specs[place], was_stopped)
@@ -210,25 +219,6 @@ impl Machines {
             return Err((missing, format!("it did not come to {} (phase {phase})", at.words())));
         }
         Ok(())
-    }
-
-    /// One record of all nodes.
-    fn together(&self, members: Vec<Member>, specs: &[TrialSpec]) -> Result<Record, String> {
-        let first = members.iter().filter_map(|member| member.began).min();
-        let mut records = Vec::new();
-        for (place, (member, spec)) in members.into_iter().zip(specs).enumerate() {
-            let record = member.record.ok_or("it sent no record".to_string());
-            let record = record.and_then(|record| record.of(spec));
-            let record = record.map_err(|problem| format!("{}: {problem}", self.words(place)))?;
-            let began = member.began.zip(first).map(|(began, first)| began.duration_since(first));
-            let node = NodeRecord {
-                node: place as u32 + 1,
-                began_ns: began.map_or(0, |began| began.as_nanos() as u64),
-                ..NodeRecord::default()
-            };
-            records.push((record, node));
-        }
-        one_of(records)
     }
 
     /// The record of a trial in which the node at this place was the first to fail.

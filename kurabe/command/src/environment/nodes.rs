@@ -16,6 +16,7 @@ use guest::{End, Ended, Guest, Link};
 use lab::event::{Event, Meeting, Turn};
 use lab::load::LoadReport;
 use lab::record::{GuestFacts, NodeRecord, Outcome, Phase, Record};
+use lab::reported::Reported;
 use lab::spec::{Node, TrialSpec};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use trial::device::{Left, Prepared, in_guest};
@@ -43,7 +44,6 @@ pub(super) struct Member {
     pub(super) waits: Option<(Meeting, Instant)>,
     /// When its run began.
     pub(super) began: Option<Instant>,
-    pub(super) closed: bool,
     /// It was killed, and so nobody waits for it.
     pub(super) is_dead: bool,
     /// What its workload acknowledged, where one of the nodes is killed, and when that was heard.
@@ -122,7 +122,7 @@ pub fn run(
     let phase = ends[0].1.phase;
     let consoles: Vec<String> = ends.iter().map(|(ended, ..)| ended.console.clone()).collect();
     record.outcome = match broken {
-        None => match together(ends, &specs) {
+        None => match together(parts_of(ends), &specs) {
             Ok(whole) => {
                 record = whole;
                 Outcome::Completed
@@ -218,7 +218,6 @@ impl Member {
             heard,
             waits: None,
             began: None,
-            closed: false,
             is_dead: false,
             acknowledged: Vec::new(),
         }
@@ -333,7 +332,6 @@ pub(super) fn hear(
             }
         }
         Said::End(why) => {
-            member.closed = true;
             if member.is_done() {
                 return Ok(());
             }
@@ -366,31 +364,45 @@ pub(super) fn meet(members: &mut [Member]) -> Result<(), Broken> {
     Ok(())
 }
 
+fn parts_of(ends: Vec<(Ended, Heard, Option<Instant>)>) -> Vec<Part> {
+    let part = |(number, (ended, heard, began)): (u32, (Ended, Heard, _))| Part {
+        record: heard.record,
+        began,
+        boot: ended.boot,
+        words: format!("node {number}"),
+    };
+    (1..).zip(ends).map(part).collect()
+}
+
+/// What came of one node that did not fail.
+pub(super) struct Part {
+    pub(super) record: Option<Reported>,
+    /// When its run began.
+    pub(super) began: Option<Instant>,
+    /// How long its guest took to boot.
+    pub(super) boot: Option<Duration>,
+    /// What it is called in messages.
+    pub(super) words: String,
+}
+
 /// One record of all nodes.
-fn together(
-    ends: Vec<(Ended, Heard, Option<Instant>)>,
-    specs: &[TrialSpec],
-) -> Result<Record, String> {
-    let first = ends.iter().filter_map(|(.., began)| *began).min();
+pub(super) fn together(parts: Vec<Part>, specs: &[TrialSpec]) -> Result<Record, String> {
+    let first = parts.iter().filter_map(|part| part.began).min();
+    let ns = |time: Duration| time.as_nanos() as u64;
     let mut records = Vec::new();
-    for (number, ((ended, heard, began), spec)) in (1u32..).zip(ends.into_iter().zip(specs)) {
-        let record = heard.record.ok_or("it sent no record".to_string());
+    for (number, (part, spec)) in (1u32..).zip(parts.into_iter().zip(specs)) {
+        let record = part.record.ok_or("it sent no record".to_string());
         let record = record.and_then(|record| record.of(spec));
-        let record = record.map_err(|problem| format!("node {number}: {problem}"))?;
-        let began = began.zip(first).map(|(began, first)| began.duration_since(first));
+        let record = record.map_err(|problem| format!("{}: {problem}", part.words))?;
+        let began = part.began.zip(first).map(|(began, first)| began.duration_since(first));
         let node = NodeRecord {
             node: number,
-            began_ns: began.map_or(0, |began| began.as_nanos() as u64),
-            boot_ns: ended.boot.map(|boot| boot.as_nanos() as u64),
+            began_ns: began.map_or(0, ns),
+            boot_ns: part.boot.map(ns),
             ..NodeRecord::default()
         };
         records.push((record, node));
     }
-    one_of(records)
-}
-
-/// One record of those of all nodes.
-pub(super) fn one_of(records: Vec<(Record, NodeRecord)>) -> Result<Record, String> {
     let loads: Option<Vec<&LoadReport>> =
         records.iter().map(|(record, _)| record.load.as_ref()).collect();
     let load = loads.map_or(Ok(None), |loads| loads::kind::merged(&loads))?;

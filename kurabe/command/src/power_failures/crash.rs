@@ -538,8 +538,9 @@ pub fn contenders(
         }
         let known = filesystem::by_name(contender.file_system()).expect("it was parsed");
         let refused = |problem: String| Failure::refused(format!("contender '{text}': {problem}"));
-        if let Some(why) = known.why_not_cut() {
-            return Err(refused(why.into()));
+        let of_cut = known.why_not_cut().map(String::from);
+        if let Some(why) = of_cut.or_else(|| known.why_not_on_nodes(&contender)) {
+            return Err(refused(why));
         }
         let here = "the workload runs on this machine; leave 'on' out";
         match (&contender.environment, places) {

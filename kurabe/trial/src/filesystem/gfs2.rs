@@ -95,7 +95,7 @@ fn socket_address(address: [u8; 4]) -> [u8; 128] {
     bytes
 }
 
-fn join(member: &Member, _: &mut Toolbox) -> Result<(), Failure> {
+fn join(_: &Stage, member: &Member, _: &mut Toolbox) -> Result<(), Failure> {
     let cluster = Path::new(CLUSTER);
     make(cluster)?;
     write(&cluster.join("cluster_name"), &member.cluster)?;

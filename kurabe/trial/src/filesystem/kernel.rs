@@ -61,7 +61,7 @@ pub struct Kernel {
 /// What a node of several does besides mounting and unmounting. The functions are called in this order.
 pub struct Cluster {
     /// Makes this node one of the cluster, before anything is made or mounted.
-    pub join: fn(&Member, &mut Toolbox) -> Result<(), Failure>,
+    pub join: fn(&Stage, &Member, &mut Toolbox) -> Result<(), Failure>,
     /// How an unmount waits for the other nodes; absent where it does not.
     pub leaving: Option<Leaving>,
     /// Another node has unmounted, or is about to and waits, by its number; this one has it mounted.
@@ -309,7 +309,10 @@ impl Instance for KernelInstance {
     }
 
     fn join(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
-        self.of_cluster().map_or(Ok(()), |(cluster, member)| (cluster.join)(member, tools))
+        match self.of_cluster() {
+            Some((cluster, member)) => (cluster.join)(&self.stage, member, tools),
+            None => Ok(()),
+        }
     }
 
     fn left(&mut self, number: u32) -> Result<(), Failure> {

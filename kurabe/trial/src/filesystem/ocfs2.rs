@@ -2,8 +2,10 @@
 
 use std::fmt::Write;
 use std::fs;
+use std::ops::RangeInclusive;
 
 use guest::{Error, Recipe, Site};
+use lab::contender::Contender;
 use lab::spec::Node as Member;
 
 use super::kernel::{Cluster, Kernel, words};
@@ -18,6 +20,7 @@ pub static OCFS2: FileSystem = FileSystem {
     size_bytes_min: 512 << 20,
     modules: &["ocfs2", "ocfs2_dlm", "ocfs2_stack_o2cb", "virtio_net"],
     recipe: Some(&RECIPE),
+    why_not_option,
     mkfs_flags: "FMnqvxV",
     ..FileSystem::of_kernel(
         "ocfs2",
@@ -39,7 +42,27 @@ pub static OCFS2: FileSystem = FileSystem {
     )
 };
 
+/// o2cb's O2CB_HEARTBEAT_THRESHOLD: a node is dead that has not written for two seconds less than twice this number.
+const THRESHOLD: &str = "--heartbeat-threshold=";
+/// From what o2cb's own configuration takes to what is set for multipath: 12 to 120 s.
+const THRESHOLDS: RangeInclusive<u32> = 7..=61;
+
+fn threshold(options: &[String]) -> Option<&str> {
+    options.iter().find_map(|word| word.strip_prefix(THRESHOLD))
+}
+
+fn why_not_option(contender: &Contender) -> Option<String> {
+    let text = threshold(&contender.base().options)?;
+    let (least, most) = (THRESHOLDS.start(), THRESHOLDS.end());
+    if !text.parse().is_ok_and(|number| THRESHOLDS.contains(&number)) {
+        return Some(format!("'{THRESHOLD}{text}': the threshold is {least} to {most}"));
+    }
+    (contender.environment.nodes() == 1)
+        .then(|| format!("'{THRESHOLD}{text}': one node has no heartbeat; leave it out"))
+}
+
 fn complete(options: &mut Vec<String>, stage: &Stage) {
+    options.retain(|word| !word.starts_with(THRESHOLD));
     let own = match &stage.member {
         None => words(&["-M", "local"]),
         Some(member) => vec![
@@ -74,7 +97,7 @@ fn configuration(member: &Member) -> String {
     text
 }
 
-fn join(member: &Member, tools: &mut Toolbox) -> Result<(), Failure> {
+fn join(stage: &Stage, member: &Member, tools: &mut Toolbox) -> Result<(), Failure> {
     let write = |path: &str, text: &str| {
         fs::write(path, text).map_err(|error| Failure::of(format!("{path}: {error}")))
     };
@@ -82,7 +105,11 @@ fn join(member: &Member, tools: &mut Toolbox) -> Result<(), Failure> {
     write(&format!("{DIRECTORY}/cluster.conf"), &configuration(member))?;
     write("/sys/fs/ocfs2/cluster_stack", "o2cb")?;
     let words = words(&["o2cb", "register-cluster", &member.cluster]);
-    tools.expect(&words, "the cluster cannot be formed").map(drop)
+    tools.expect(&words, "the cluster cannot be formed")?;
+    threshold(&stage.mkfs_options).map_or(Ok(()), |text| {
+        let cluster = &member.cluster;
+        write(&format!("/sys/kernel/config/cluster/{cluster}/heartbeat/dead_threshold"), text)
+    })
 }
 
 /// The tools, whose module the kernel has.
@@ -97,6 +124,19 @@ fn build(site: &mut Site<'_>) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_threshold_is_o2cbs_and_not_for_mkfs() {
+        let why = |text: &str| {
+            why_not_option(&Contender::parse(text, &[OCFS2.known()]).unwrap()).unwrap_or_default()
+        };
+        assert_eq!(why("ocfs2 --heartbeat-threshold=7 on 2 debian"), "");
+        for number in ["6", "62", "x", ""] {
+            let said = why(&format!("ocfs2 --heartbeat-threshold={number} on 2 debian"));
+            assert!(said.ends_with("the threshold is 7 to 61"), "{said}");
+        }
+        assert!(why("ocfs2 --heartbeat-threshold=7 on debian").contains("one node"));
+    }
 
     #[test]
     fn all_nodes_are_told_of_the_same_cluster() {

@@ -86,7 +86,7 @@ pub struct CrashArgs {
 }
 
 const COHERENCE_EXAMPLES: &str = "\
-One node changes a file and tells another one, which looks: 12 kinds of question in turn. The control, NFS
+One node changes a file and tells another one, which looks: 15 kinds of question in turn. The control, NFS
 with 'nocto,actimeo=60', must be caught (docs/reference/coherence.md).
 
 Exit codes: 0 all held, 3 one is violated, 4 one is inconclusive, 1 one could not be tested.
