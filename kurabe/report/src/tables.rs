@@ -23,7 +23,11 @@ pub fn contenders(workload: &WorkloadAnalysis, plan: &Plan) -> Table {
     let head = |metric: &str| {
         let all = workload.contenders.iter().flat_map(|one| &one.metrics);
         let summaries = all.filter(|one| one.name == metric).map(|one| &one.summary);
-        format!("{metric} ({})", brackets(summaries))
+        let mut known = summaries.filter(|one| one.median_interval.is_some()).peekable();
+        match known.peek() {
+            Some(_) => format!("{metric} ({})", brackets(known)),
+            None => metric.to_string(),
+        }
     };
     let mut heads = vec![
         "contender".to_string(),
