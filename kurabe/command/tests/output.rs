@@ -161,7 +161,7 @@ fn exports_hold_every_trial() {
         for (row, record) in rows[1..].iter().zip(two.site.records()) {
             let run_ns = phase(&record, "run")["elapsed_ns"].to_string();
             assert_eq!(row[column("run_ns")], run_ns, "{csv}");
-            assert_eq!(row[column("trial")], record["trial"].to_string());
+            assert_eq!(row[column("run")], record["trial"].to_string());
             assert_eq!(row[column("contender")], record["contender"]["label"]);
             assert_eq!(row[column("warmup")], (record["warmup"] == true).to_string());
         }
