@@ -4,6 +4,7 @@
 //! A shard is a result that has not begun, so that it is run, resumed and reported as any other.
 //! Knows nothing of how shards get to machines and who starts them there.
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
@@ -217,9 +218,10 @@ pub fn report(path: &Path) -> Result<(String, Vec<document::Block>), Failure> {
     };
     let joined: Joined =
         serde_json::from_slice(&bytes).map_err(|error| damaged(error.to_string()))?;
-    let is_name = |name: &&String| Path::new(name).file_name() == Some(OsStr::new(name));
-    if !joined.shards.iter().all(|name| is_name(&name)) {
-        return Err(damaged("names a shard outside of the result".into()));
+    let is_name = |name: &String| Path::new(name).file_name() == Some(OsStr::new(name));
+    let mut seen = HashSet::new();
+    if !joined.shards.iter().all(|name| is_name(name) && seen.insert(name)) {
+        return Err(damaged("names a shard outside of the result, or one twice".into()));
     }
     let read = |name: &String| StoredResult::read(&path.join(name)).map(Source::of);
     let sources: Vec<Source> =

@@ -41,6 +41,9 @@ pub struct Plan {
 /// Most shards of one study, and of the states of one recording.
 pub const SHARDS_MAX: u32 = 10_000;
 
+/// Contenders of a study at most: each is compared with each.
+const CONTENDERS_MAX: usize = 256;
+
 /// A share of a study.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shard {
@@ -265,6 +268,10 @@ impl Plan {
         }
         if self.shard.is_some() && matches!(study.output, Output::File(_)) {
             return Err(NO_FILE_OF_SHARDS.into());
+        }
+        if study.contenders.len() > CONTENDERS_MAX {
+            let count = study.contenders.len();
+            return Err(format!("{count} contenders; a study has at most {CONTENDERS_MAX}"));
         }
         self.stop_rule.check().map_err(|error| format!("the stop rule: {error}"))?;
         ComparisonOptions { same_within: study.same_within, ..Default::default() }
@@ -518,6 +525,13 @@ mod tests {
         assert!(far.check().unwrap_err().contains("shard 3 of 2"));
         far.shard = Some(Shard { number: 3, of: u32::MAX, seed: 7 });
         assert!(far.check().unwrap_err().contains("at most 10000"));
+        let mut far = first.clone();
+        far.stop_rule.max_blocks = u32::MAX;
+        assert!(far.check().unwrap_err().contains("at most 1000000"));
+        far.stop_rule = first.stop_rule.clone();
+        let contender = far.study.contenders[0].clone();
+        far.study.contenders.resize(300, contender);
+        assert!(far.check().unwrap_err().contains("at most 256"));
     }
 
     #[test]

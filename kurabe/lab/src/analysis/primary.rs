@@ -91,6 +91,10 @@ pub(super) fn primary(
     .collect()
 }
 
+/// What the order of the trials did is taken out among so many contenders at most: it takes time of their fourth
+/// power.
+const ORDERED_MAX: usize = 64;
+
 /// The costs of a figure, those of `others` against those of `baseline`, and what the order of the trials
 /// did to them.
 pub(super) fn group(
@@ -121,14 +125,14 @@ pub(super) fn group(
             }
         }
     }
-    let order = if turns.is_empty() {
+    let order = if turns.is_empty() || contenders > ORDERED_MAX {
         Order::default()
     } else {
         statistics::order(&turns, contenders, baseline)
     };
     if !order.effects.is_empty() {
         for (turn, value) in turns.iter().zip(&order.values) {
-            costs[turn.contender][turn.block] = Some(value.exp());
+            costs[turn.contender][turn.block] = Some(value.exp()).filter(|cost| cost.is_normal());
         }
     }
     let of_others = |place: &usize| order.corrections.get(*place).copied().unwrap_or_default();

@@ -15,6 +15,8 @@ pub const TIGHT: f64 = 0.02;
 const SPENT_MIN: f64 = 0.02;
 /// Up to so many blocks every block is a look; later looks are a twentieth of the blocks apart.
 const EVERY_BLOCK_MAX: u32 = 20;
+/// No study has more blocks than this.
+const BLOCKS_MAX: u32 = 1_000_000;
 
 /// When the blocks are enough.
 #[skip_serializing_none]
@@ -101,6 +103,13 @@ impl StopRule {
         };
         if self.min_blocks == 0 || self.min_blocks > self.max_blocks {
             return bad("min_blocks", self.min_blocks, "at least 1 and at most max_blocks");
+        }
+        if !self.ends.is_sorted_by(|one, next| one < next) {
+            return bad("ends", self.ends.len() as u32, "in ascending order");
+        }
+        let all = [self.max_blocks, self.first()].into_iter().chain(self.ends.last().copied());
+        if let Some(most) = all.max().filter(|most| *most > BLOCKS_MAX) {
+            return bad("max_blocks", most, "at most 1000000");
         }
         match self.first_look {
             Some(0) => bad("first_look", 0, "at least 1"),
