@@ -7,10 +7,12 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
+use std::time::Instant;
 
 use rustix::fs::{FlockOperation, OFlags, fcntl_lock, flock};
+use rustix::io::Errno;
 
-use super::{Changed, Held, Place, Question, Role, Seen, Sort};
+use super::{Changed, Held, LOOK_INTERVAL, Place, Question, Role, Seen, Sort, WAIT_MAX};
 use crate::sys::mapped::Mapped;
 
 /// Bytes of a file: a page.
@@ -213,7 +215,7 @@ pub static QUESTIONS: [Question; 15] = [
         not_by: &[],
         change: |place, _| {
             let file = existing(&place.file)?;
-            flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+            lock(&file)?;
             held_open(file)
         },
         answer: |_, seen| got_lock(flock(open(seen), FlockOperation::NonBlockingLockExclusive)),
@@ -249,13 +251,13 @@ pub static QUESTIONS: [Question; 15] = [
         },
         change: |place, _| {
             let file = existing(&place.file)?;
-            flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+            lock(&file)?;
             file.write_all_at(&bytes(NEW), 0)?;
             flock(&file, FlockOperation::Unlock)?;
             held_open(file)
         },
         answer: |_, seen| {
-            flock(open(seen), FlockOperation::NonBlockingLockExclusive)?;
+            lock(open(seen))?;
             let found = of_open(seen);
             flock(open(seen), FlockOperation::Unlock)?;
             found
@@ -271,6 +273,18 @@ const OF_A_LOCK: Question = Question {
     ..OF_A_FILE
 };
 
+/// Locks what nobody has locked. GFS2 says within milliseconds that somebody has where the node that had the lock last
+/// does not answer as quickly.
+fn lock(file: &File) -> io::Result<()> {
+    let until = Instant::now() + WAIT_MAX;
+    loop {
+        match flock(file, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::AGAIN) if Instant::now() < until => std::thread::sleep(LOOK_INTERVAL),
+            locked => return locked.map_err(Into::into),
+        }
+    }
+}
+
 fn nothing_held(_: ()) -> Changed {
     Changed::default()
 }
@@ -283,7 +297,7 @@ fn held_open(file: File) -> io::Result<Changed> {
 fn got_lock(outcome: rustix::io::Result<()>) -> io::Result<Option<String>> {
     match outcome {
         // Of POSIX locks either of the two is said.
-        Err(rustix::io::Errno::WOULDBLOCK | rustix::io::Errno::ACCESS) => Ok(None),
+        Err(Errno::WOULDBLOCK | Errno::ACCESS) => Ok(None),
         Err(error) => Err(error.into()),
         Ok(()) => Ok(Some("both have the lock".into())),
     }
