@@ -54,7 +54,7 @@ pub(super) const KIND: Kind = Kind::of::<ObjectsLoad>(
         Key::option(
             "store",
             Form::Text("NAME"),
-            "Store: lump, cannyls, files, rocksdb, redb, fjall or null [default: lump].",
+            "Store: lump, cannyls, files, rocksdb, redb, fjall, null or sequential [default: lump].",
         ),
         Key::option("scale", Form::Decimal("FACTOR"), "Factor on the counts, such as 0.02."),
         Key::option("verify", Form::Switch, "Check the contents of every object."),

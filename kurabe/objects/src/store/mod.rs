@@ -28,6 +28,7 @@ mod null;
 #[cfg(feature = "redb")]
 mod redb;
 mod rocksdb;
+mod sequential;
 
 /// A store that is open.
 pub trait Store: Send + Sync {
@@ -173,6 +174,7 @@ pub static STORES: &[StoreKind] = &[
     #[cfg(feature = "redb")]
     redb::KIND,
     rocksdb::KIND,
+    sequential::KIND,
 ];
 
 /// The names of all stores.
