@@ -8,7 +8,7 @@
 use std::cell::RefCell;
 use std::fmt;
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -28,6 +28,8 @@ const SECTOR_BYTES: u32 = 512;
 const NEW_MODE: u32 = 0o600;
 const EXT4_MAGIC: u64 = 0xef53;
 const XFS_MAGIC: u64 = 0x5846_5342;
+/// Most buffers of one call (`IOV_MAX`).
+const VECTOR_MAX: usize = 1024;
 /// Largest transfer through an aligned copy, in bytes.
 const COPY_BYTES: usize = 1 << 20;
 
@@ -270,6 +272,24 @@ impl FileDevice {
         }
     }
 
+    /// Writes what lies on end on the device with one call; gives how many bytes of each were written.
+    fn write_on_end(&self, writes: &[(&[u8], u64)]) -> Option<Vec<io::Result<usize>>> {
+        let is_next = |pair: &[(&[u8], u64)]| pair[0].1 + pair[0].0.len() as u64 == pair[1].1;
+        if writes.len() > VECTOR_MAX || !writes.windows(2).all(is_next) {
+            return None;
+        }
+        let slices: Vec<IoSlice<'_>> =
+            writes.iter().map(|(bytes, _)| IoSlice::new(bytes)).collect();
+        // Which of them failed is found out one by one.
+        let mut left = rustix::io::pwritev(&self.file, &slices, writes[0].1).ok()?;
+        let written = writes.iter().map(|(bytes, _)| {
+            let here = bytes.len().min(left);
+            left -= here;
+            Ok(here)
+        });
+        Some(written.collect())
+    }
+
     fn needs_copy(&self, buffer: &[u8]) -> bool {
         // The logical block size is what every Linux block driver takes as memory alignment.
         self.is_direct && !is_aligned(buffer, (self.block_size as usize).min(ALIGNMENT))
@@ -370,11 +390,12 @@ impl BlockDevice for FileDevice {
         let is_plain = |(bytes, offset): &(&[u8], u64)| {
             !self.needs_copy(bytes) && self.check(*offset, bytes.len() as u64).is_ok()
         };
-        let goes_at_once = writes.len() > 1
-            && !self.is_read_only
-            && self.writes_at_once()
-            && writes.iter().all(is_plain);
-        let written = if goes_at_once { self.rings.write_each(&self.file, writes) } else { None };
+        let are_plain = writes.len() > 1 && !self.is_read_only && writes.iter().all(is_plain);
+        let in_ring = || {
+            let has_ring = self.writes_at_once();
+            has_ring.then(|| self.rings.write_each(&self.file, writes)).flatten()
+        };
+        let written = are_plain.then(|| self.write_on_end(writes).or_else(in_ring)).flatten();
         let written = written.unwrap_or_else(|| writes.iter().map(|_| Ok(0)).collect());
         let rest = |((bytes, offset), written): (&(&[u8], u64), io::Result<usize>)| {
             let written = written?;

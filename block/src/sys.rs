@@ -34,8 +34,8 @@ const BLKGETDISKSEQ: libc::Ioctl = 0x8008_1280_u32 as libc::Ioctl;
 /// `KCMP_FILES` of `linux/kcmp.h`: compare the tables of open files.
 const KCMP_FILES: libc::c_int = 2;
 
-/// Memory from this size on has huge pages of its own; of less, many share one (`pieces`), down to
-/// a size. The kernel need not look each page of 4 KiB up, and the device takes a transfer in few
+/// Memory from this size on has huge pages; of up to 5 MiB and down to a size, many share one or some
+/// (`pieces`). The kernel need not look each page of 4 KiB up, and the device takes a transfer in few
 /// parts.
 const LARGE_BYTES: usize = 512 << 10;
 
@@ -74,8 +74,10 @@ impl AlignedMemory {
         if is_large {
             // SAFETY: the allocation covers the whole range and is new.
             unsafe {
-                pieces::ask_for_huge_pages(pointer, layout.size());
-                pointer.write_bytes(0, layout.size());
+                // Zeroing what the kernel gives as zeros would touch all of it now.
+                if !pieces::ask_for_huge_pages(pointer, layout.size()) {
+                    pointer.write_bytes(0, layout.size());
+                }
             }
         }
         Self { pointer, layout }

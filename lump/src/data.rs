@@ -23,8 +23,8 @@ impl Deref for Memory {
 }
 
 /// Part of a memory, and where it goes on the device, in bytes.
-#[derive(Clone, Copy)]
-pub(crate) struct Piece {
+pub(crate) struct Piece<M = Memory> {
+    pub memory: M,
     pub at: usize,
     pub length: usize,
     pub offset: u64,
@@ -32,7 +32,6 @@ pub(crate) struct Piece {
 
 /// The extent of a put, or those of several, in memory, and where they go.
 pub(crate) struct Data {
-    pub memory: Memory,
     pub first: Piece,
     pub others: Vec<Piece>,
 }
@@ -47,6 +46,24 @@ impl Data {
     }
 
     pub fn writes(&self) -> impl Iterator<Item = (&[u8], u64)> {
-        self.pieces().map(|piece| (&self.memory[piece.at..][..piece.length], piece.offset))
+        self.pieces().map(|piece| (&piece.memory[piece.at..][..piece.length], piece.offset))
+    }
+
+    /// The same, cut and grouped so that each group has so many bytes, and the last one what is left.
+    pub fn steps(&self, bytes: usize) -> Vec<Vec<(&[u8], u64)>> {
+        let (mut steps, mut room) = (Vec::<Vec<_>>::new(), 0);
+        for (mut rest, mut offset) in self.writes() {
+            while !rest.is_empty() {
+                if room == 0 {
+                    steps.push(Vec::new());
+                    room = bytes;
+                }
+                let (part, behind) = rest.split_at(rest.len().min(room));
+                steps.last_mut().expect("there is room in it").push((part, offset));
+                room -= part.len();
+                (rest, offset) = (behind, offset + part.len() as u64);
+            }
+        }
+        steps
     }
 }

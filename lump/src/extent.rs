@@ -29,7 +29,7 @@ const RANGE_READ_BYTES: u64 = 256 << 10;
 /// Memory for a value: aligned for direct transfers, with room for what the store adds.
 ///
 /// It derefs to the bytes of the value. Filled in place and given to
-/// [`crate::Store::put_value`], it is written without a copy; it can be used again after.
+/// [`crate::Store::put_value`], it is written without a copy; its memory can be used again after.
 #[derive(Clone)]
 pub struct Value {
     memory: AlignedBuffer,
@@ -48,6 +48,18 @@ impl Value {
             self.memory = AlignedBuffer::zeroed(capacity(length));
         }
         self.length = length;
+    }
+
+    /// Whether most of its memory is for what it holds.
+    pub(crate) fn fills_its_memory(&self) -> bool {
+        self.memory.len() <= 2 * capacity(self.length)
+    }
+
+    /// Other memory in its place, of the same length; it is made where `spare` is too small.
+    pub(crate) fn exchange(&mut self, spare: Option<AlignedBuffer>) {
+        let fitting = spare.filter(|spare| spare.len() >= capacity(self.length));
+        let new = || AlignedBuffer::zeroed(capacity(self.length));
+        self.memory = fitting.unwrap_or_else(new);
     }
 
     /// Lends the memory out; until it is back the value has none.

@@ -2,7 +2,10 @@
 //! space, and written together while their clients go on.
 //!
 //! One batch is open and takes changes; one more may be on its way to the device, by a thread of its
-//! own. Each batch is one commit, so the batches, and the changes within one, become visible to an
+//! own, which takes the open one as soon as it is worth a write. A large batch is written in steps, and each
+//! gives as much room to those who wait for some, one after the other: if all of them went on at
+//! once, what writes to a device that is memory would have to share the processors with them, and then
+//! they would have to wait for it. Each batch is one commit, so the batches, and the changes within one, become visible to an
 //! opening in the order in which they were made. Readers find what is in a batch here, before they look
 //! into the index. Whoever makes a change that is not gathered waits first until what is here of its
 //! keys has been written ([`Engine::settle`]). The lock is taken before that of the space.
@@ -11,6 +14,7 @@
 //! is not in the index; batches are handed over in the order of their numbers, one at a time.
 
 use std::collections::HashMap;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -22,6 +26,7 @@ use crate::engine::Engine;
 use crate::error::Result;
 use crate::extent::{Stamp, Value, chunk_checksums, extent_bytes, seal_with};
 use crate::journal::Record;
+use crate::layout::BLOCK_BYTES;
 use crate::metrics::count;
 use crate::sabotage::Sabotage;
 use crate::sync::atomic::{AtomicUsize, Ordering};
@@ -32,16 +37,53 @@ use crate::sync::{Condvar, Mutex, MutexGuard, lock, wait, wait_at_most};
 struct Fresh {
     /// The number of its batch.
     batch: u64,
-    /// Where the value lies in the memory of the batch, in bytes, and its length; none where it was deleted.
-    value: Option<(usize, usize)>,
+    /// Where the value lies and its length; none where it was deleted.
+    value: Option<(Place, usize)>,
 }
+
+/// Where a value lies in memory.
+#[derive(Clone, Copy, PartialEq)]
+enum Place {
+    /// In the memory of the batch, from this byte on.
+    Copied(usize),
+    /// In the memory in which it came, which is the one of this number that the batch has kept.
+    Kept(usize),
+}
+
+/// What is put.
+pub(crate) enum Contents<'a> {
+    /// Bytes to copy.
+    Copied(&'a [u8]),
+    /// A value whose memory is kept, in exchange for other memory.
+    Kept(&'a mut Value),
+}
+
+impl Deref for Contents<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Contents::Copied(bytes) => bytes,
+            Contents::Kept(value) => value,
+        }
+    }
+}
+
+/// Values from this length on are not copied: to wait for the lock while others copy theirs, and to
+/// have the bytes in the cache of the processor once more, takes longer than the exchange. The model's
+/// disks are small.
+pub(crate) const KEPT_BYTES_MIN: usize =
+    if cfg!(feature = "shuttle") { 2 << 10 } else { 256 << 10 };
 
 /// The batch that takes changes.
 struct Open {
     memory: AlignedBuffer,
+    /// Bytes of the memory that are used, and with what was kept.
+    copied: usize,
     used: usize,
-    /// Where the used part of the memory goes.
-    pieces: Vec<Piece>,
+    kept: Vec<AlignedBuffer>,
+    /// Where all of it goes.
+    pieces: Vec<Piece<Place>>,
     /// What is left of the free extent in which the last piece lies: first unit and number of units.
     rest: (u64, u64),
     records: Vec<Record>,
@@ -51,10 +93,49 @@ struct Open {
 /// A batch on its way.
 struct Closed {
     memory: Arc<AlignedBuffer>,
+    kept: Vec<Arc<AlignedBuffer>>,
     used: usize,
-    pieces: Vec<Piece>,
+    /// Bytes that no step has written yet.
+    unwritten: usize,
+    pieces: Vec<Piece<Place>>,
     records: Vec<Record>,
     is_taken: bool,
+}
+
+impl Open {
+    /// Notes where an extent goes; one behind another in both places goes with it.
+    fn add_piece(&mut self, memory: Place, length: usize, offset: u64) {
+        let at = match memory {
+            Place::Copied(at) => at,
+            Place::Kept(_) => 0,
+        };
+        let is_copied = |place| matches!(place, Place::Copied(_));
+        if let Some(last) = self.pieces.last_mut()
+            && is_copied(last.memory)
+            && is_copied(memory)
+            && (last.at + last.length, last.offset + last.length as u64) == (at, offset)
+        {
+            last.length += length;
+        } else {
+            self.pieces.push(Piece { memory, at, length, offset });
+        }
+    }
+}
+
+impl Closed {
+    /// What is to be written.
+    fn data(&mut self) -> Option<Data> {
+        let pieces = std::mem::take(&mut self.pieces).into_iter();
+        let mut pieces = pieces.map(|Piece { memory, at, length, offset }| {
+            let memory = match memory {
+                Place::Copied(_) => &self.memory,
+                Place::Kept(number) => &self.kept[number],
+            };
+            Piece { memory: Memory::Shared(memory.clone()), at, length, offset }
+        });
+        let first = pieces.next()?;
+        Some(Data { first, others: pieces.collect() })
+    }
 }
 
 #[derive(Default)]
@@ -65,10 +146,36 @@ struct State {
     /// Number of the batch that is open or will be next, and how many have been written.
     number: u64,
     written: u64,
-    /// Memory of an earlier batch.
+    /// Memory of an earlier batch, and of values that it kept.
     spare: Option<AlignedBuffer>,
+    spare_values: Vec<AlignedBuffer>,
     ends: bool,
 }
+
+impl State {
+    /// Bytes on their way to the device, or before it.
+    fn unwritten(&self) -> usize {
+        let closed = self.closed.as_ref().map_or(0, |closed| closed.unwritten);
+        closed + self.open.as_ref().map_or(0, |open| open.used)
+    }
+}
+
+/// Wakes the next of those who wait for room, once the one who had to wait is done.
+struct Baton<'a> {
+    room: &'a Condvar,
+    has_waited: bool,
+}
+
+impl Drop for Baton<'_> {
+    fn drop(&mut self) {
+        if self.has_waited {
+            self.room.notify_one();
+        }
+    }
+}
+
+/// Most bytes of one step of a batch to the device.
+const STEP_BYTES_MAX: usize = 4 << 20;
 
 /// What has been gathered.
 pub(crate) struct Gather {
@@ -77,10 +184,13 @@ pub(crate) struct Gather {
     asked: Condvar,
     /// A batch has been written.
     ended: Condvar,
+    /// There is room for another change.
+    room: Condvar,
     /// Size of `fresh`, for those who find nothing there.
     fresh: AtomicUsize,
     /// Bytes of a batch; none are gathered where this is 0.
     batch_bytes: usize,
+    step_bytes: usize,
     records_max: usize,
     /// A batch is handed over once its oldest change is so old.
     age_max: Duration,
@@ -99,12 +209,16 @@ pub(crate) enum Found {
 impl Gather {
     /// `bytes_max` is for two batches.
     pub fn new(bytes_max: u64, age_max: Duration, geometry: &crate::Geometry) -> Self {
+        let batch_bytes = (bytes_max.min(geometry.data_bytes()) / 2) as usize;
+        let step_bytes = (batch_bytes / 4).min(STEP_BYTES_MAX);
         Self {
             state: Mutex::default(),
             asked: Condvar::new(),
             ended: Condvar::new(),
+            room: Condvar::new(),
             fresh: AtomicUsize::new(0),
-            batch_bytes: (bytes_max.min(geometry.data_bytes()) / 2) as usize,
+            batch_bytes,
+            step_bytes: step_bytes.next_multiple_of(BLOCK_BYTES as usize),
             records_max: gathered_max(geometry),
             age_max,
         }
@@ -117,15 +231,18 @@ impl Gather {
         }
         let state = lock(&self.state);
         let Some(fresh) = state.fresh.get(&key) else { return Found::Nothing };
-        let Some((at, length)) = fresh.value else { return Found::Deleted };
+        let Some((place, length)) = fresh.value else { return Found::Deleted };
         if let Some(value) = value {
-            let memory: &[u8] = match (&state.open, &state.closed) {
-                (Some(open), _) if fresh.batch == state.number => &open.memory,
-                (_, Some(closed)) => &closed.memory,
+            let is_open = fresh.batch == state.number;
+            let memory: &[u8] = match (&state.open, &state.closed, place) {
+                (Some(open), _, Place::Copied(at)) if is_open => &open.memory[at..],
+                (Some(open), _, Place::Kept(number)) if is_open => &open.kept[number],
+                (_, Some(closed), Place::Copied(at)) => &closed.memory[at..],
+                (_, Some(closed), Place::Kept(number)) => &closed.kept[number],
                 _ => unreachable!("a key is here as long as its batch"),
             };
             value.resize(length);
-            value.copy_from_slice(&memory[at..at + length]);
+            value.copy_from_slice(&memory[..length]);
         }
         Found::Value(length)
     }
@@ -137,6 +254,10 @@ impl Gather {
         let open = state.open.as_ref();
         let bytes = closed + open.map_or(0, |open| open.used);
         (bytes as u64, open.map_or(Duration::ZERO, |open| open.since.elapsed()))
+    }
+
+    fn baton(&self) -> Baton<'_> {
+        Baton { room: &self.room, has_waited: false }
     }
 
     /// Ends the thread that writes, after the batch in hand.
@@ -154,29 +275,52 @@ impl Engine {
     }
 
     /// Gathers a put; returns whether there was room for it.
-    pub(crate) fn gather_put(&self, key: u128, bytes: &[u8], epoch: u64) -> Result<bool> {
-        let extent_bytes = extent_bytes(&self.geometry, bytes.len());
+    pub(crate) fn gather_put(&self, key: u128, contents: Contents<'_>, epoch: u64) -> Result<bool> {
+        let length = contents.len();
+        let extent_bytes = extent_bytes(&self.geometry, length);
         let units = extent_bytes as u64 / self.geometry.unit_bytes;
         // Before the lock, since this takes the longest.
-        let chunks = chunk_checksums(bytes);
-        let mut state = self.room(extent_bytes)?;
+        let chunks = chunk_checksums(&contents);
+        let mut baton = self.gather.baton();
+        let mut state = self.room(extent_bytes, &mut baton)?;
         let open = state.open.as_mut().expect("room has opened one");
         let Some(start) = self.place(open, units) else { return Ok(false) };
-        let at = open.used;
         let sequence = self.sequence.fetch_add(1, Ordering::Relaxed);
-        let memory = &mut open.memory[at..at + extent_bytes];
-        memory[..bytes.len()].copy_from_slice(bytes);
         let stamp = Stamp { epoch, sequence };
-        let (geometry, length) = (&self.geometry, bytes.len());
-        let entry = seal_with(geometry, key, start, stamp, false, length, &chunks, memory);
+        let (memory, place, kept) = match contents {
+            Contents::Copied(bytes) => {
+                let at = open.copied;
+                open.copied += extent_bytes;
+                let memory = &mut open.memory[at..open.copied];
+                memory[..length].copy_from_slice(bytes);
+                (memory, Place::Copied(at), None)
+            }
+            Contents::Kept(value) => {
+                let number = open.kept.len();
+                open.kept.push(value.lend());
+                (&mut open.kept[number][..extent_bytes], Place::Kept(number), Some(value))
+            }
+        };
+        let entry = seal_with(&self.geometry, key, start, stamp, false, length, &chunks, memory);
+        open.add_piece(place, extent_bytes, self.geometry.unit_offset(start));
+        let is_worth_it = open.used < self.gather.step_bytes
+            && open.used + extent_bytes >= self.gather.step_bytes;
         open.used += extent_bytes;
-        self.add(state, Record::Put { entry, sequence }, key, Some((at, bytes.len())));
+        let spare = kept.as_ref().and_then(|_| state.spare_values.pop());
+        self.add(state, Record::Put { entry, sequence }, key, Some((place, length)));
+        if is_worth_it {
+            self.gather.asked.notify_all();
+        }
+        if let Some(value) = kept {
+            value.exchange(spare);
+        }
         Ok(true)
     }
 
     /// Gathers a delete; returns whether the key had a value.
     pub(crate) fn gather_delete(&self, key: u128) -> Result<bool> {
-        let state = self.room(0)?;
+        let mut baton = self.gather.baton();
+        let state = self.room(0, &mut baton)?;
         let had_value = match state.fresh.get(&key) {
             Some(fresh) => fresh.value.is_some(),
             None => self.index.shard(key).get(key).is_some(),
@@ -191,7 +335,7 @@ impl Engine {
         mut state: MutexGuard<'_, State>,
         record: Record,
         key: u128,
-        value: Option<(usize, usize)>,
+        value: Option<(Place, usize)>,
     ) {
         let open = state.open.as_mut().expect("room has opened one");
         open.records.push(record);
@@ -205,24 +349,36 @@ impl Engine {
         }
     }
 
-    /// The state with an open batch whose memory has room for an extent.
-    fn room(&self, extent_bytes: usize) -> Result<MutexGuard<'_, State>> {
+    /// The state with an open batch whose memory has room for an extent. No more waits for the device than
+    /// a batch and two steps.
+    fn room(&self, extent_bytes: usize, baton: &mut Baton<'_>) -> Result<MutexGuard<'_, State>> {
+        let unwritten_max = self.gather.batch_bytes + 2 * self.gather.step_bytes;
         let mut state = lock(&self.gather.state);
         loop {
             self.medium.permit()?;
+            let is_early = state.unwritten() + extent_bytes > unwritten_max;
             let fits = |open: &Open| {
-                open.used + extent_bytes <= open.memory.len()
+                open.used + extent_bytes <= self.gather.batch_bytes
                     && open.records.len() < self.gather.records_max
             };
             match &state.open {
-                Some(open) if fits(open) => return Ok(state),
-                Some(_) => state = self.hand_over(state)?,
+                Some(open) if fits(open) && !is_early => return Ok(state),
+                Some(open) if !fits(open) && state.closed.is_none() => {
+                    state = self.hand_over(state)?;
+                }
+                // A batch is on its way, so somebody wakes us.
+                Some(_) => {
+                    baton.has_waited = true;
+                    state = wait(&self.gather.room, state);
+                }
                 None => {
                     let spare = state.spare.take();
                     let new = || AlignedBuffer::zeroed(self.gather.batch_bytes);
                     state.open = Some(Open {
                         memory: spare.unwrap_or_else(new),
+                        copied: 0,
                         used: 0,
+                        kept: Vec::new(),
                         pieces: Vec::new(),
                         rest: (0, 0),
                         records: Vec::new(),
@@ -235,11 +391,8 @@ impl Engine {
 
     /// Finds units for an extent, behind the last one if there are enough.
     fn place(&self, open: &mut Open, units: u64) -> Option<u64> {
-        let unit_bytes = self.geometry.unit_bytes;
-        let length = (units * unit_bytes) as usize;
-        let (at, start) = (open.used, open.rest.0);
-        if let (Some(last), true) = (open.pieces.last_mut(), open.rest.1 >= units) {
-            last.length += length;
+        let start = open.rest.0;
+        if open.rest.1 >= units {
             open.rest = (start + units, open.rest.1 - units);
             return Some(start);
         }
@@ -248,11 +401,10 @@ impl Engine {
         if units_left > 0 {
             space.free(rest, units_left);
         }
-        let left = (open.memory.len() - open.used) as u64 / unit_bytes;
+        let left = (self.gather.batch_bytes - open.used) as u64 / self.geometry.unit_bytes;
         // Others need some too.
         let most = left.min(space.free_units() / 4).max(units);
         let (start, taken) = space.allocate_some(units, most)?;
-        open.pieces.push(Piece { at, length, offset: self.geometry.unit_offset(start) });
         open.rest = (start + units, taken - units);
         Some(start)
     }
@@ -269,12 +421,19 @@ impl Engine {
         if state.number == number
             && let Some(open) = state.open.take()
         {
-            let Open { memory, used, pieces, rest, records, .. } = open;
+            let Open { memory, used, kept, pieces, rest, records, .. } = open;
             if rest.1 > 0 {
                 lock(&self.space).free(rest.0, rest.1);
             }
-            let memory = Arc::new(memory);
-            state.closed = Some(Closed { memory, used, pieces, records, is_taken: false });
+            state.closed = Some(Closed {
+                memory: Arc::new(memory),
+                kept: kept.into_iter().map(Arc::new).collect(),
+                used,
+                unwritten: used,
+                pieces,
+                records,
+                is_taken: false,
+            });
             state.number += 1;
             self.gather.asked.notify_all();
         }
@@ -317,16 +476,11 @@ impl Engine {
         loop {
             if let Some(closed) = state.closed.as_mut().filter(|closed| !closed.is_taken) {
                 closed.is_taken = true;
-                let mut pieces = std::mem::take(&mut closed.pieces).into_iter();
-                let data = pieces.next().map(|first| Data {
-                    memory: Memory::Shared(closed.memory.clone()),
-                    first,
-                    others: pieces.collect(),
-                });
+                let data = closed.data();
                 let records = std::mem::take(&mut closed.records);
                 drop(state);
                 count(&self.counters.gathered_batches, 1);
-                let outcome = self.submit_gathered(records, data);
+                let outcome = self.write_out(records, data);
                 state = lock(&self.gather.state);
                 self.end_batch(&mut state, outcome);
                 continue;
@@ -334,7 +488,8 @@ impl Engine {
             let is_writable = self.medium.refusal().is_none();
             let open = state.open.as_ref().filter(|_| is_writable);
             let age = open.map(|open| open.since.elapsed());
-            if age.is_some_and(|age| age >= self.gather.age_max) {
+            let is_worth_it = open.is_some_and(|open| open.used >= self.gather.step_bytes);
+            if is_worth_it || age.is_some_and(|age| age >= self.gather.age_max) {
                 // None is on its way, so this waits for nobody.
                 let handed_over = self.hand_over(state);
                 state = handed_over.unwrap_or_else(|_| lock(&self.gather.state));
@@ -348,11 +503,27 @@ impl Engine {
         }
     }
 
+    /// Writes a batch, and then the journal; one that is less than a step together with it.
+    fn write_out(&self, records: Vec<Record>, mut data: Option<Data>) -> Result<()> {
+        if let Some(large) = data.take_if(|data| data.length() > self.gather.step_bytes) {
+            for step in large.steps(self.gather.step_bytes) {
+                self.medium.permit()?.write_values(&step)?;
+                let written: usize = step.iter().map(|(bytes, _)| bytes.len()).sum();
+                if let Some(closed) = &mut lock(&self.gather.state).closed {
+                    closed.unwritten -= written;
+                }
+                self.gather.room.notify_one();
+            }
+        }
+        self.submit_gathered(records, data)
+    }
+
     fn end_batch(&self, state: &mut State, outcome: Result<()>) {
         // These changes were answered. Nobody may take a failure for success, and readers go on seeing them.
         if let Err(error) = outcome {
             self.medium.refuse(error.refusal());
             self.gather.ended.notify_all();
+            self.gather.room.notify_all();
             return;
         }
         let number = state.written;
@@ -361,6 +532,15 @@ impl Engine {
         self.gather.fresh.store(state.fresh.len(), Ordering::SeqCst);
         let closed = state.closed.take().expect("it was written");
         state.spare = Arc::into_inner(closed.memory);
+        // Those of another size than what comes now are not kept for ever.
+        let mut room = 2 * self.gather.batch_bytes;
+        state.spare_values.extend(closed.kept.into_iter().filter_map(Arc::into_inner));
+        state.spare_values.retain(|memory| {
+            let is_kept = memory.len() <= room;
+            room = room.saturating_sub(memory.len());
+            is_kept
+        });
         self.gather.ended.notify_all();
+        self.gather.room.notify_one();
     }
 }

@@ -172,12 +172,16 @@ pub(crate) struct Permit<'a>(&'a Medium);
 impl Permit<'_> {
     /// Writes extents of values, all at once; a failure is that of their puts alone.
     pub fn write_data(&self, data: &Data) -> Result<()> {
+        self.write_values(&data.writes().collect::<Vec<_>>())
+    }
+
+    /// As [`Permit::write_data`], of parts of them.
+    pub fn write_values(&self, writes: &[(&[u8], u64)]) -> Result<()> {
         self.0.check()?;
-        let writes: Vec<_> = data.writes().collect();
-        if let [(bytes, offset)] = writes[..] {
+        if let [(bytes, offset)] = *writes {
             return self.0.device.write_at(bytes, offset).map_err(data_failure(offset));
         }
-        let mut outcomes = self.0.device.write_each(&writes).into_iter().zip(&writes);
+        let mut outcomes = self.0.device.write_each(writes).into_iter().zip(writes);
         outcomes.try_for_each(|(outcome, (_, offset))| outcome.map_err(data_failure(*offset)))
     }
 

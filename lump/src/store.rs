@@ -18,7 +18,7 @@ use crate::data::{Data, Memory, Piece};
 use crate::engine::{Background, Engine};
 use crate::error::{Error, Result};
 use crate::extent::{Extent, Stamp, Value, range_of, seal, unit_count};
-use crate::gather::{Found, Gather};
+use crate::gather::{Contents, Found, Gather, KEPT_BYTES_MIN};
 use crate::geometry::{CreateOptions, Geometry, OBJECTS_SPARE};
 use crate::index::Entry;
 use crate::journal::Record;
@@ -236,7 +236,8 @@ impl Store {
     /// device only the next opening tells which of the two values there is.
     pub fn put(&self, key: u128, bytes: &[u8], durability: Durability) -> Result<()> {
         check_length(bytes.len())?;
-        if self.is_gathered(bytes.len(), durability) && self.put_gathered(key, bytes)? {
+        let is_copied = bytes.len() < KEPT_BYTES_MIN && self.is_gathered(bytes.len(), durability);
+        if is_copied && self.put_gathered(key, Contents::Copied(bytes))? {
             return Ok(());
         }
         let spare = lock(&self.spare).pop();
@@ -251,11 +252,16 @@ impl Store {
         outcome
     }
 
-    /// As [`Store::put`], without a copy.
+    /// As [`Store::put`], without a copy. A [`Durability::Buffered`] put may keep the memory and give back
+    /// other memory of the same length, whose bytes are anything.
     pub fn put_value(&self, key: u128, value: &mut Value, durability: Durability) -> Result<()> {
         check_length(value.len())?;
-        if self.is_gathered(value.len(), durability) && self.put_gathered(key, value)? {
-            return Ok(());
+        if self.is_gathered(value.len(), durability) {
+            let is_kept = value.len() >= KEPT_BYTES_MIN && value.fills_its_memory();
+            let contents = if is_kept { Contents::Kept(value) } else { Contents::Copied(value) };
+            if self.put_gathered(key, contents)? {
+                return Ok(());
+            }
         }
         self.engine.medium.permit()?;
         match durability {
@@ -275,12 +281,12 @@ impl Store {
     }
 
     /// Gathers a put; returns whether there was room for it.
-    fn put_gathered(&self, key: u128, bytes: &[u8]) -> Result<bool> {
+    fn put_gathered(&self, key: u128, contents: Contents<'_>) -> Result<bool> {
         let start = Instant::now();
         let reserved = self.engine.objects.fetch_add(1, Ordering::Relaxed);
         let outcome = self
             .check_objects(key, reserved)
-            .and_then(|()| self.engine.gather_put(key, bytes, self.epoch));
+            .and_then(|()| self.engine.gather_put(key, contents, self.epoch));
         if let Ok(true) = outcome {
             self.engine.counters.put_seconds.record(start.elapsed());
         } else {
@@ -324,11 +330,10 @@ impl Store {
         let stamp = Stamp { epoch: self.epoch, sequence };
         let (sealed, entry) =
             seal(&self.engine.geometry, key, start, stamp, place.is_some(), value);
-        let data = Data {
-            memory: Memory::Lent(value.lend()),
-            first: Piece { at: 0, length: sealed, offset: self.engine.geometry.unit_offset(start) },
-            others: Vec::new(),
-        };
+        let (memory, offset) =
+            (Memory::Lent(value.lend()), self.engine.geometry.unit_offset(start));
+        let first = Piece { memory, at: 0, length: sealed, offset };
+        let data = Data { first, others: Vec::new() };
         let (outcome, memory) = match place {
             Some(_) => self.engine.put_in_window(entry, sequence, data),
             None => {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use block::{BlockDevice, Fault, FaultyDevice, MemoryDevice};
 use common::{MEBIBYTE, contents, created, open, open_so, pattern, small};
 use lump::Durability::{Buffered, Durable, Written};
-use lump::{Error, OpenOptions, Store};
+use lump::{Error, OpenOptions, Store, Value};
 
 /// A store that writes nothing of its own accord.
 fn patient() -> (Arc<MemoryDevice>, Store) {
@@ -45,6 +45,39 @@ fn a_buffered_change_is_seen_at_once_and_survives_after_a_sync() {
     assert_eq!(store.usage().gathered_bytes, 0);
     assert_eq!(contents(&killed(&device)), contents(&store));
     assert_eq!(&store.get(1).unwrap().unwrap()[..], b"new");
+}
+
+#[test]
+fn a_large_buffered_value_is_kept_and_its_client_has_other_memory() {
+    let (device, store) = patient();
+    let large = |seed| pattern(seed, 300_000);
+    let mut value = Value::from(&large(0)[..]);
+    for key in 0..4 {
+        value.copy_from_slice(&large(key as u64));
+        store.put_value(key, &mut value, Buffered).unwrap();
+        assert_eq!(value.len(), 300_000);
+        value.fill(7);
+        store.put(key + 10, &pattern(key as u64, 1000), Buffered).unwrap();
+    }
+    store.put(1, &large(9), Buffered).unwrap();
+    // A value that has much more memory than it needs is copied.
+    let mut roomy = Value::zeroed(800_000);
+    roomy.resize(300_000);
+    roomy.copy_from_slice(&large(8));
+    store.put_value(2, &mut roomy, Buffered).unwrap();
+    let expected = [large(0), large(9), large(8), large(3)];
+    for round in 0..2 {
+        for (key, bytes) in (0..).zip(&expected) {
+            assert!(store.get(key).unwrap().unwrap()[..] == bytes[..], "key {key}, round {round}");
+            assert!(
+                store.get_range(key, 99_000..99_900).unwrap().unwrap() == bytes[99_000..99_900]
+            );
+            assert_eq!(store.get(key + 10).unwrap().unwrap()[..], pattern(key as u64, 1000));
+        }
+        store.sync().unwrap();
+    }
+    assert!(contents(&killed(&device)) == contents(&store));
+    assert_eq!(store.left_out(), None);
 }
 
 #[test]

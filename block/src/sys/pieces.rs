@@ -1,4 +1,4 @@
-//! Pieces of huge pages, for memory that is much smaller than one.
+//! Pieces of huge pages, for memory that does not fill some.
 //!
 //! Each page has pieces of one size. Knows nothing of what they are for. Invariant: nobody has a
 //! piece of a page that goes back to the heap.
@@ -11,15 +11,23 @@ use std::sync::{Mutex, MutexGuard};
 pub(super) const HUGE_PAGE_BYTES: usize = 2 << 20;
 /// Less has too few pages of 4 KiB for its transfers to be much slower.
 const PIECE_BYTES_MIN: usize = 32 << 10;
-/// Pieces in a page of each kind: a piece has room for a power of two and a page of 4 KiB.
-const COUNTS: [usize; 5] = [60, 30, 15, 7, 3];
-const PAGE: Layout = match Layout::from_size_align(HUGE_PAGE_BYTES, HUGE_PAGE_BYTES) {
-    Ok(layout) => layout,
-    Err(_) => panic!("the alignment is a power of two"),
+/// Bytes of a page of each kind, and pieces in it: a piece has room for a power of two and a page of
+/// 4 KiB. A page of larger pieces is several huge ones on end: a value of 1 MiB and its trailer would touch
+/// two MiB of a huge page of its own, and in a virtual machine new memory is slow.
+const KINDS: [(usize, usize); 8] = {
+    const SEVERAL: usize = 8 * HUGE_PAGE_BYTES;
+    const ONE: usize = HUGE_PAGE_BYTES;
+    [(ONE, 60), (ONE, 30), (ONE, 15), (ONE, 7), (ONE, 3), (SEVERAL, 15), (SEVERAL, 7), (SEVERAL, 3)]
 };
+
+fn layout(kind: usize) -> Layout {
+    let bytes = KINDS[kind].0;
+    Layout::from_size_align(bytes, bytes).expect("the alignment is a power of two")
+}
 
 struct Page {
     start: NonNull<u8>,
+    layout: Layout,
     /// A bit for each piece that somebody has.
     taken: u64,
 }
@@ -28,13 +36,14 @@ struct Page {
 unsafe impl Send for Page {}
 
 impl Page {
-    fn new() -> Self {
+    fn new(kind: usize) -> Self {
+        let layout = layout(kind);
         // SAFETY: the layout's size is not zero.
-        let start = unsafe { alloc(PAGE) };
-        let Some(start) = NonNull::new(start) else { handle_alloc_error(PAGE) };
+        let start = unsafe { alloc(layout) };
+        let Some(start) = NonNull::new(start) else { handle_alloc_error(layout) };
         // SAFETY: the allocation covers the whole range and is new.
-        unsafe { ask_for_huge_pages(start, HUGE_PAGE_BYTES) };
-        Self { start, taken: 0 }
+        unsafe { ask_for_huge_pages(start, layout.size()) };
+        Self { start, layout, taken: 0 }
     }
 }
 
@@ -42,34 +51,35 @@ impl Drop for Page {
     fn drop(&mut self) {
         assert_eq!(self.taken, 0, "nobody has a piece of it");
         // SAFETY: the pointer came from `alloc` with this very layout.
-        unsafe { dealloc(self.start.as_ptr(), PAGE) };
+        unsafe { dealloc(self.start.as_ptr(), self.layout) };
     }
 }
 
 /// The pages of each kind.
-static PAGES: Mutex<[Vec<Page>; COUNTS.len()]> = Mutex::new([const { Vec::new() }; COUNTS.len()]);
+static PAGES: Mutex<[Vec<Page>; KINDS.len()]> = Mutex::new([const { Vec::new() }; KINDS.len()]);
 
-fn pages() -> MutexGuard<'static, [Vec<Page>; COUNTS.len()]> {
+fn pages() -> MutexGuard<'static, [Vec<Page>; KINDS.len()]> {
     PAGES.lock().expect("no thread panics while it holds the pages")
 }
 
 fn piece_bytes(kind: usize) -> usize {
-    HUGE_PAGE_BYTES / COUNTS[kind] / 4096 * 4096
+    let (bytes, count) = KINDS[kind];
+    bytes / count / 4096 * 4096
 }
 
 /// The kind with the smallest pieces that are large enough, if `length` suits any.
 fn kind_of(length: usize) -> Option<usize> {
-    (0..COUNTS.len()).find(|kind| (PIECE_BYTES_MIN..=piece_bytes(*kind)).contains(&length))
+    (0..KINDS.len()).find(|kind| (PIECE_BYTES_MIN..=piece_bytes(*kind)).contains(&length))
 }
 
 /// At least `length` bytes at a multiple of 4096, of which nothing is known; `None` for a length
 /// that has no pieces.
 pub(super) fn take(length: usize) -> Option<NonNull<u8>> {
     let kind = kind_of(length)?;
-    let all = (1 << COUNTS[kind]) - 1;
+    let all = (1 << KINDS[kind].1) - 1;
     let pages = &mut pages()[kind];
     let place = pages.iter().position(|page| page.taken != all).unwrap_or_else(|| {
-        pages.push(Page::new());
+        pages.push(Page::new(kind));
         pages.len() - 1
     });
     let page = &mut pages[place];
@@ -82,7 +92,7 @@ pub(super) fn take(length: usize) -> Option<NonNull<u8>> {
 /// Gives a piece back; returns whether `length` has any. One unused page of each kind is kept.
 pub(super) fn give_back(piece: NonNull<u8>, length: usize) -> bool {
     let Some(kind) = kind_of(length) else { return false };
-    let offset = piece.as_ptr() as usize % HUGE_PAGE_BYTES;
+    let offset = piece.as_ptr() as usize % KINDS[kind].0;
     let start = piece.as_ptr() as usize - offset;
     let pages = &mut pages()[kind];
     let is_its = |page: &Page| page.start.as_ptr() as usize == start;
@@ -96,18 +106,18 @@ pub(super) fn give_back(piece: NonNull<u8>, length: usize) -> bool {
 }
 
 /// Asks for huge pages in new memory; what it holds is lost. A kernel without any refuses, which does
-/// no harm.
+/// no harm. Returns whether the memory is zeros now.
 ///
 /// # Safety
 ///
 /// The caller owns the whole range, in whole pages, and nothing is in it.
-pub(super) unsafe fn ask_for_huge_pages(start: NonNull<u8>, length: usize) {
+pub(super) unsafe fn ask_for_huge_pages(start: NonNull<u8>, length: usize) -> bool {
     // The heap may have used the range before, and a small page that is there is in the way of a huge
-    // one.
-    for advice in [libc::MADV_HUGEPAGE, libc::MADV_DONTNEED] {
+    // one. Private memory that was given up reads as zeros.
+    [libc::MADV_HUGEPAGE, libc::MADV_DONTNEED]
         // SAFETY: nobody misses what was in the range.
-        unsafe { libc::madvise(start.as_ptr().cast(), length, advice) };
-    }
+        .map(|advice| unsafe { libc::madvise(start.as_ptr().cast(), length, advice) })
+        .ends_with(&[0])
 }
 
 #[cfg(test)]
@@ -116,18 +126,20 @@ mod tests {
 
     #[test]
     fn pieces_lie_apart_and_pages_come_back() {
-        for length in [PIECE_BYTES_MIN, 69_632, 69_633, 266_240, piece_bytes(4)] {
+        for length in [PIECE_BYTES_MIN, 69_632, 69_633, 266_240, (1 << 20) + 4096, piece_bytes(7)] {
             let kind = kind_of(length).unwrap();
-            let pieces: Vec<_> = (0..2 * COUNTS[kind] + 1).map(|_| take(length).unwrap()).collect();
+            let pieces: Vec<_> =
+                (0..2 * KINDS[kind].1 + 1).map(|_| take(length).unwrap()).collect();
             let mut starts: Vec<_> = pieces.iter().map(|piece| piece.as_ptr() as usize).collect();
             starts.sort_unstable();
             assert!(starts.windows(2).all(|pair| pair[1] - pair[0] >= length));
-            let is_inside = |start: &usize| start % HUGE_PAGE_BYTES + length <= HUGE_PAGE_BYTES;
+            let page_bytes = KINDS[kind].0;
+            let is_inside = |start: &usize| start % page_bytes + length <= page_bytes;
             assert!(starts.iter().all(|start| start.is_multiple_of(4096) && is_inside(start)));
             assert!(pages()[kind].len() >= 3);
             assert!(pieces.into_iter().all(|piece| give_back(piece, length)));
         }
-        let none = [0, PIECE_BYTES_MIN - 1, piece_bytes(4) + 1, 1 << 20];
+        let none = [0, PIECE_BYTES_MIN - 1, piece_bytes(7) + 1, 8 << 20];
         assert!(none.into_iter().all(|length| take(length).is_none()));
     }
 }
