@@ -5,7 +5,7 @@
 //! user named it twice (as a device and as what may be destroyed), and named what it carries. The
 //! claim is built here and nowhere else. [`Claim::into_pinned`] keeps the device for a study;
 //! whoever uses it again calls [`Pinned::claim_again`]. A process of a trial, which has no
-//! [`Pinned`], opens [`Pinned::descriptor_path`] and asks [`Identity::verify`].
+//! [`Pinned`], opens [`Pinned::descriptor_path`] and asks [`DeviceIdentity::verify`].
 //!
 //! Invariants: a granted claim holds the device open exclusively (`O_EXCL`), so that mount(8),
 //! swapon(8), LVM, md and every other careful program are refused while it lives. mkfs and mount
@@ -44,7 +44,7 @@ mod relatives;
 mod signatures;
 mod system;
 
-pub use identity::Identity;
+pub use identity::DeviceIdentity;
 pub use pinned::Pinned;
 pub(crate) use relatives::attached;
 pub use signatures::Signature;

@@ -11,7 +11,7 @@ use std::path::Path;
 use trust::file::{self, Named};
 
 use crate::file::of_system;
-use crate::tool::{Failure, check_not_attached, opening_failed};
+use crate::tool::{ToolFailure, check_not_attached, opening_failed};
 
 /// What is copied, for [`Destination::open`].
 #[derive(Debug)]
@@ -39,9 +39,9 @@ impl Destination {
     ///
     /// It is a directory, a block device, what holds the content, or a file without `force`; it is a
     /// stranger's; it cannot become as long as the content. Then it has what it had.
-    pub fn open(path: &Path, copied: &Copied<'_>, force: bool) -> Result<Destination, Failure> {
-        let refuse = |why: &str| Err(Failure::refused(path.display(), why));
-        let failed = |error: io::Error| Failure::failed(path.display(), error);
+    pub fn open(path: &Path, copied: &Copied<'_>, force: bool) -> Result<Destination, ToolFailure> {
+        let refuse = |why: &str| Err(ToolFailure::refused(path.display(), why));
+        let failed = |error: io::Error| ToolFailure::failed(path.display(), error);
         let facts = path.metadata().ok();
         let is_regular = facts.as_ref().is_none_or(Metadata::is_file);
         match &facts {
@@ -67,7 +67,7 @@ impl Destination {
         }
         let size = copied.size_bytes;
         let cannot = |why: &dyn std::fmt::Display| {
-            Failure::failed(path.display(), format!("it cannot have {size} bytes: {why}"))
+            ToolFailure::failed(path.display(), format!("it cannot have {size} bytes: {why}"))
         };
         // The kernel ends whoever tries.
         let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;

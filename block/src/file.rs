@@ -61,7 +61,7 @@ pub struct FileDeviceOptions {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum BackingKind {
     Image,
     BlockDevice,
 }
@@ -72,7 +72,7 @@ pub struct FileDevice {
     file: File,
     rings: Rings,
     path: PathBuf,
-    kind: Kind,
+    kind: BackingKind,
     length: u64,
     block_size: u32,
     is_direct: bool,
@@ -145,20 +145,22 @@ impl FileDevice {
             .open(place)?;
         let file_type = file.metadata()?.file_type();
         let kind = if file_type.is_block_device() {
-            Kind::BlockDevice
+            BackingKind::BlockDevice
         } else if file_type.is_file() && !file::is_of_kernel(&file) {
-            Kind::Image
+            BackingKind::Image
         } else {
             return Err(neither_image_nor_device());
         };
         // What was looked at and what was opened must be the same kind of thing.
-        if wants_block_device != (kind == Kind::BlockDevice) {
+        if wants_block_device != (kind == BackingKind::BlockDevice) {
             return Err(io::Error::other("it changed while it was opened"));
         }
         if options.exclusive {
             lock(&file, options.read_only)?;
         }
-        if let (Some(length), Kind::Image, false) = (options.set_length, kind, options.read_only) {
+        if let (Some(length), BackingKind::Image, false) =
+            (options.set_length, kind, options.read_only)
+        {
             file.set_len(length).inspect_err(|_| {
                 if found.is_none() {
                     let _ = std::fs::remove_file(place);
@@ -168,11 +170,11 @@ impl FileDevice {
         let is_direct = set_direct(&file, options.direct)?;
         let block_size = logical_block_size(&file, kind, is_direct)?;
         let length_bytes = match kind {
-            Kind::BlockDevice => sys::block_device_size(file.as_fd())?,
-            Kind::Image => file.metadata()?.len(),
+            BackingKind::BlockDevice => sys::block_device_size(file.as_fd())?,
+            BackingKind::Image => file.metadata()?.len(),
         };
         let is_write_protected =
-            kind == Kind::BlockDevice && sys::block_device_is_read_only(file.as_fd())?;
+            kind == BackingKind::BlockDevice && sys::block_device_is_read_only(file.as_fd())?;
         let merges_flushes = is_direct && joins_flushes(&file, kind);
         Ok(Self {
             file,
@@ -196,7 +198,7 @@ impl FileDevice {
     /// `ftruncate(2)`.
     pub fn set_length(&mut self, length: u64) -> io::Result<()> {
         self.check_writable()?;
-        if self.kind == Kind::BlockDevice {
+        if self.kind == BackingKind::BlockDevice {
             return Err(io::Error::from_raw_os_error(libc::EINVAL));
         }
         self.file.set_len(length)?;
@@ -222,7 +224,7 @@ impl FileDevice {
 
     /// Whether this is a block device rather than an image file.
     pub fn is_block_device(&self) -> bool {
-        self.kind == Kind::BlockDevice
+        self.kind == BackingKind::BlockDevice
     }
 
     /// Whether transfers go past the page cache.
@@ -259,9 +261,9 @@ impl FileDevice {
             return Ok(true);
         }
         let outcome = match self.kind {
-            Kind::BlockDevice => on_device(self.file.as_fd(), offset, length),
+            BackingKind::BlockDevice => on_device(self.file.as_fd(), offset, length),
             // Punching a hole that is one already costs nothing, so a fresh sparse image stays so.
-            Kind::Image => {
+            BackingKind::Image => {
                 let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
                 fallocate(&self.file, flags, offset, length).map_err(io::Error::from)
             }
@@ -508,18 +510,18 @@ const LOCK_INTERVAL: Duration = Duration::from_millis(5);
 /// Whether the kernel joins flushes: those of a device, so also those of file systems that only pass
 /// them on. Others write their own metadata for each. It tells only one thread of a page of its cache
 /// that could not be written, so this holds past the cache only.
-fn joins_flushes(file: &File, kind: Kind) -> bool {
+fn joins_flushes(file: &File, kind: BackingKind) -> bool {
     let passes_on = || {
         let facts = rustix::fs::fstatfs(file);
         facts.is_ok_and(|facts| [EXT4_MAGIC, XFS_MAGIC].contains(&(facts.f_type as u64)))
     };
-    kind == Kind::BlockDevice || passes_on()
+    kind == BackingKind::BlockDevice || passes_on()
 }
 
 /// The size in bytes that direct transfers must be multiples of; a sector where there is no such
 /// demand.
-fn logical_block_size(file: &File, kind: Kind, is_direct: bool) -> io::Result<u32> {
-    if kind == Kind::BlockDevice {
+fn logical_block_size(file: &File, kind: BackingKind, is_direct: bool) -> io::Result<u32> {
+    if kind == BackingKind::BlockDevice {
         return Ok(rustix::fs::ioctl_blksszget(file)?);
     }
     if !is_direct {

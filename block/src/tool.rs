@@ -33,7 +33,7 @@ const DEVICE_PROTECTED: &str = "the device is write-protected: look for a switch
 
 /// Why a command ended without success; the text says what to do next where there is something.
 #[derive(Debug, thiserror::Error)]
-pub enum Failure {
+pub enum ToolFailure {
     /// Wrong use, or something that forbids the wish: nothing was touched.
     #[error("{0}")]
     Refused(String),
@@ -47,7 +47,7 @@ fn shown(subject: impl fmt::Display, why: impl fmt::Display) -> String {
     trust::text::line(&format!("{subject}: {why}")).into_owned()
 }
 
-impl Failure {
+impl ToolFailure {
     /// A refusal about `subject`, a path or a name.
     pub fn refused(subject: impl fmt::Display, why: impl fmt::Display) -> Self {
         Self::Refused(shown(subject, why))
@@ -98,7 +98,7 @@ pub fn size(text: &str) -> Result<u64, String> {
 /// # Errors
 ///
 /// Names the path, and who has it where that is known.
-pub fn open(path: &Path, read_only: bool, wait: Duration) -> Result<FileDevice, Failure> {
+pub fn open(path: &Path, read_only: bool, wait: Duration) -> Result<FileDevice, ToolFailure> {
     let options = FileDeviceOptions { read_only, ..Default::default() };
     open_waiting(path, options, false, wait)
 }
@@ -114,7 +114,7 @@ pub fn open_checked(
     checked: &Checked,
     length: Option<u64>,
     wait: Duration,
-) -> Result<FileDevice, Failure> {
+) -> Result<FileDevice, ToolFailure> {
     let options = FileDeviceOptions { set_length: length, ..Default::default() };
     let makes = matches!(checked, Checked::Nothing);
     let mut device = open_waiting(path, options, makes, wait)?;
@@ -130,7 +130,7 @@ fn open_waiting(
     options: FileDeviceOptions,
     makes: bool,
     wait: Duration,
-) -> Result<FileDevice, Failure> {
+) -> Result<FileDevice, ToolFailure> {
     check_not_attached(path)?;
     let options = FileDeviceOptions { exclusive: true, ..options };
     let deadline = Instant::now() + wait;
@@ -144,7 +144,7 @@ fn open_waiting(
             match opened {
                 Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {}
                 Ok(device) if device.is_read_only() && !options.read_only => {
-                    return Err(Failure::refused(path.display(), DEVICE_PROTECTED));
+                    return Err(ToolFailure::refused(path.display(), DEVICE_PROTECTED));
                 }
                 outcome => return outcome.map_err(|error| opening_failed(path, &error)),
             }
@@ -152,7 +152,7 @@ fn open_waiting(
         let shown = path.display();
         if let Some(directory) = mounted_at(path) {
             let why = format!("it is mounted at {}", directory.display());
-            return Err(Failure::refused(shown, why));
+            return Err(ToolFailure::refused(shown, why));
         }
         if Instant::now() >= deadline {
             let why = match mounted_elsewhere(path) {
@@ -161,7 +161,7 @@ fn open_waiting(
                 }
                 None => "it is in use by another program".into(),
             };
-            return Err(Failure::refused(shown, why));
+            return Err(ToolFailure::refused(shown, why));
         }
         std::thread::sleep(RELEASE_POLL);
     }
@@ -172,7 +172,7 @@ fn open_waiting(
 pub fn write_files(
     directory: &Path,
     files: impl IntoIterator<Item = (String, Vec<u8>)>,
-) -> Result<(), Failure> {
+) -> Result<(), ToolFailure> {
     let failed = |refused| opening_failed(directory, &of_system(refused));
     let directory = Directory::open_or_make(directory, 0o755).map_err(failed)?;
     for (name, bytes) in files {
@@ -186,7 +186,7 @@ pub fn write_files(
 /// # Errors
 ///
 /// Says what was refused, or what the system said, with the path.
-pub fn real_path(path: &Path) -> Result<PathBuf, Failure> {
+pub fn real_path(path: &Path) -> Result<PathBuf, ToolFailure> {
     way::real(path).map_err(|refused| opening_failed(path, &of_system(refused)))
 }
 
@@ -210,25 +210,25 @@ fn untrusted(refused: &Refused) -> String {
 /// Opens what is to be copied in: see [`trust::file::open_to_copy`].
 ///
 /// # Errors
-/// [`Failure::Refused`] for a directory, a FIFO and the like, or a path that cannot be opened.
-pub fn open_to_copy(path: &Path) -> Result<File, Failure> {
+/// [`ToolFailure::Refused`] for a directory, a FIFO and the like, or a path that cannot be opened.
+pub fn open_to_copy(path: &Path) -> Result<File, ToolFailure> {
     trust::file::open_to_copy(path).map_err(|error| match error {
         Refused::System { path, error } => opening_failed(&path, &error),
         Refused::Kind { path, is, .. } => {
             let why = format!("it is {is}; to copy a stream, name - and redirect standard input");
-            Failure::refused(path.display(), why)
+            ToolFailure::refused(path.display(), why)
         }
-        other => Failure::Refused(other.to_string()),
+        other => ToolFailure::Refused(other.to_string()),
     })
 }
 
 /// A path that cannot be opened is a wrong one; a device that fails is broken.
-pub fn opening_failed(path: &Path, error: &io::Error) -> Failure {
+pub fn opening_failed(path: &Path, error: &io::Error) -> ToolFailure {
     if let Some(refused) = error.get_ref().and_then(|inner| inner.downcast_ref::<Refused>()) {
-        return Failure::Refused(untrusted(refused));
+        return ToolFailure::Refused(untrusted(refused));
     }
     if let Some(why) = write_protection(path, error) {
-        return Failure::refused(path.display(), why);
+        return ToolFailure::refused(path.display(), why);
     }
     match error.kind() {
         io::ErrorKind::NotFound
@@ -238,8 +238,8 @@ pub fn opening_failed(path: &Path, error: &io::Error) -> Failure {
         | io::ErrorKind::IsADirectory
         | io::ErrorKind::NotADirectory
         | io::ErrorKind::ReadOnlyFilesystem
-        | io::ErrorKind::ResourceBusy => Failure::refused(path.display(), error),
-        _ => Failure::failed(path.display(), error),
+        | io::ErrorKind::ResourceBusy => ToolFailure::refused(path.display(), error),
+        _ => ToolFailure::failed(path.display(), error),
     }
 }
 
@@ -295,8 +295,9 @@ fn backing_file(number: u64) -> Option<PathBuf> {
 /// device whose image is attached to another one too. What is mounted there would be changed behind
 /// its back, and neither `O_EXCL` on the device nor a lock on the image would tell. Parts of one image that
 /// lie apart share none.
-pub fn check_not_attached(path: &Path) -> Result<(), Failure> {
-    let attached = claim::attached(path).map_err(|error| Failure::failed(path.display(), error))?;
+pub fn check_not_attached(path: &Path) -> Result<(), ToolFailure> {
+    let attached =
+        claim::attached(path).map_err(|error| ToolFailure::failed(path.display(), error))?;
     let Some((other, image)) = attached else { return Ok(()) };
     let why = match image {
         Some(image) => format!(
@@ -304,7 +305,7 @@ pub fn check_not_attached(path: &Path) -> Result<(), Failure> {
         ),
         None => format!("it is attached to /dev/{other}; use that, or detach it"),
     };
-    Err(Failure::refused(path.display(), why))
+    Err(ToolFailure::refused(path.display(), why))
 }
 
 /// The other way round: whether `path` is a loop device whose image someone has locked.
@@ -321,8 +322,8 @@ fn is_image_locked(path: &Path, read_only: bool) -> bool {
 /// Refuses to make something on `path` where that would destroy what was not given up by `force`: on
 /// a device what the claim that guards every device here finds, in an image anything at all. A path
 /// where nothing is takes a size, `makes_image`. [`open_checked`] opens what was looked at.
-pub fn check_free(path: &Path, makes_image: bool, force: bool) -> Result<Checked, Failure> {
-    let refuse = |why: &str| Err(Failure::refused(path.display(), why));
+pub fn check_free(path: &Path, makes_image: bool, force: bool) -> Result<Checked, ToolFailure> {
+    let refuse = |why: &str| Err(ToolFailure::refused(path.display(), why));
     let Ok(facts) = path.metadata() else {
         return if makes_image {
             Ok(Checked::Nothing)
@@ -349,7 +350,7 @@ pub fn check_free(path: &Path, makes_image: bool, force: bool) -> Result<Checked
     }
     let image = open(path, true, Duration::ZERO)?;
     let mut start = AlignedBuffer::zeroed(image.len().min(LOOK_BYTES) as usize);
-    image.read_at(&mut start, 0).map_err(|error| Failure::failed(path.display(), error))?;
+    image.read_at(&mut start, 0).map_err(|error| ToolFailure::failed(path.display(), error))?;
     if start.iter().any(|byte| *byte != 0) {
         refuse("it holds something; --force overwrites it")
     } else {
@@ -374,8 +375,8 @@ impl Checked {
     /// # Errors
     ///
     /// It is something else; nothing was written.
-    fn verify(&self, opened: &FileDevice) -> Result<(), Failure> {
-        let failed = |error| Failure::failed(opened.path().display(), error);
+    fn verify(&self, opened: &FileDevice) -> Result<(), ToolFailure> {
+        let failed = |error| ToolFailure::failed(opened.path().display(), error);
         let facts = opened.file().metadata().map_err(failed)?;
         let is_same = match self {
             Checked::Nothing => opened.is_new(),
@@ -389,7 +390,7 @@ impl Checked {
         };
         let why = "the path has come to lead to something else than what was checked; nothing was \
                    written; look with ls -l, and try again";
-        if is_same { Ok(()) } else { Err(Failure::refused(opened.path().display(), why)) }
+        if is_same { Ok(()) } else { Err(ToolFailure::refused(opened.path().display(), why)) }
     }
 }
 
@@ -397,9 +398,10 @@ impl Checked {
 /// store or partition table it carries may be lost. That a process merely has it open is no
 /// objection: the exclusive open that follows decides, and a laboratory that calls mkfs keeps its own
 /// device open.
-fn check_claim(path: &Path, force: bool) -> Result<Checked, Failure> {
-    let (device, mut findings) = examine_open(path)
-        .map_err(|error| Failure::failed(path.display(), format!("cannot look at it: {error}")))?;
+fn check_claim(path: &Path, force: bool) -> Result<Checked, ToolFailure> {
+    let (device, mut findings) = examine_open(path).map_err(|error| {
+        ToolFailure::failed(path.display(), format!("cannot look at it: {error}"))
+    })?;
     // A write-protected device is refused by the open too, which says what lifts that.
     findings.uses.retain(|using| !matches!(using, Use::OpenBy { .. } | Use::Busy | Use::ReadOnly));
     let kinds = findings.signatures.iter().map(|signature| signature.kind.clone());
@@ -410,7 +412,7 @@ fn check_claim(path: &Path, force: bool) -> Result<Checked, Failure> {
         return Ok(Checked::Device(device));
     }
     let hint = if force { "" } else { " (--force overwrites a file system or partition table)" };
-    Err(Failure::refused(path.display(), format!("{}{hint}", objections.join("; "))))
+    Err(ToolFailure::refused(path.display(), format!("{}{hint}", objections.join("; "))))
 }
 
 /// Where this process sees a device mounted, by whatever file system.
@@ -493,14 +495,20 @@ mod tests {
         };
         let checked = check_free(&path, true, false).unwrap();
         drop(make());
-        assert!(matches!(open(&checked), Err(Failure::Refused(_))), "an image where nothing was");
+        assert!(
+            matches!(open(&checked), Err(ToolFailure::Refused(_))),
+            "an image where nothing was"
+        );
         assert_eq!(path.metadata().unwrap().len(), 1 << 20);
         let checked = check_free(&path, true, true).unwrap();
         std::fs::rename(&path, home.path().join("checked")).unwrap();
-        assert!(matches!(open(&checked), Err(Failure::Refused(_))), "nothing where an image was");
+        assert!(
+            matches!(open(&checked), Err(ToolFailure::Refused(_))),
+            "nothing where an image was"
+        );
         assert!(!path.exists());
         drop(make());
-        assert!(matches!(open(&checked), Err(Failure::Refused(_))), "another image");
+        assert!(matches!(open(&checked), Err(ToolFailure::Refused(_))), "another image");
         assert_eq!(path.metadata().unwrap().len(), 1 << 20);
         std::fs::rename(home.path().join("checked"), &path).unwrap();
         assert_eq!((open(&checked).unwrap(), path.metadata().unwrap().len()), (8192, 8192));

@@ -6,7 +6,7 @@ use std::thread::sleep;
 use std::time::Duration;
 use std::{fs, io};
 
-use block::claim::{ClaimError, Identity, Pinned};
+use block::claim::{ClaimError, DeviceIdentity, Pinned};
 
 mod common;
 use common::{Loop, run};
@@ -150,12 +150,12 @@ fn a_partition_is_known_by_its_start() {
     let identity = pinned(&first.node, &first.name()).identity().clone();
     drop(first);
     let second = device.divide(4096);
-    let whole = Identity::of(&fs::File::open(&device.node).unwrap()).unwrap();
+    let whole = DeviceIdentity::of(&fs::File::open(&device.node).unwrap()).unwrap();
     assert_eq!(identity.partition_start_bytes, Some(1 << 20));
     assert_eq!((whole.diskseq, whole.partition_start_bytes), (identity.diskseq, None));
     let text = error(identity.verify(&fs::File::open(&second.node).unwrap(), &second.node));
     assert!(text.contains("start of the partition 2 MiB, was 1 MiB;"), "{text}");
     // A record of it reads as what was written.
     let text = serde_json::to_string(&identity).unwrap();
-    assert_eq!(serde_json::from_str::<Identity>(&text).unwrap(), identity);
+    assert_eq!(serde_json::from_str::<DeviceIdentity>(&text).unwrap(), identity);
 }

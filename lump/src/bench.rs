@@ -37,7 +37,7 @@ pub struct BenchArguments {
 }
 
 /// One phase: what the clients saw and what the device did.
-struct Phase {
+struct BenchmarkPhase {
     nanoseconds: Histogram<u64>,
     elapsed: Duration,
     counts: Counts,
@@ -65,7 +65,7 @@ pub fn bench(arguments: &BenchArguments) -> Result<(), Failure> {
         let act: &(dyn Fn(u128, &mut Value) -> lump::Result<bool> + Sync) =
             if puts { &put } else { &get };
         let phase = run(&store, arguments, prefix, objects, act, puts);
-        (name, phase.map(|phase| Phase { counts: device.take_counts(), ..phase }))
+        (name, phase.map(|phase| BenchmarkPhase { counts: device.take_counts(), ..phase }))
     });
     store
         .delete_range(prefix..=prefix | u128::from(u64::MAX), Durability::Durable)
@@ -74,7 +74,7 @@ pub fn bench(arguments: &BenchArguments) -> Result<(), Failure> {
         "phase  operations/s      MiB/s   p50 us   p99 us p99.9 us   max us  reads writes flushes"
     );
     for (name, phase) in phases {
-        let Phase { nanoseconds, elapsed, counts } = phase.map_err(about(path))?;
+        let BenchmarkPhase { nanoseconds, elapsed, counts } = phase.map_err(about(path))?;
         let (seconds, count) = (elapsed.as_secs_f64(), nanoseconds.len() as f64);
         let us = |quantile| nanoseconds.value_at_quantile(quantile) as f64 / 1e3;
         let each = |requests: u64| requests as f64 / count;
@@ -102,7 +102,7 @@ fn run(
     objects: u64,
     act: &(dyn Fn(u128, &mut Value) -> lump::Result<bool> + Sync),
     puts: bool,
-) -> lump::Result<Phase> {
+) -> lump::Result<BenchmarkPhase> {
     let start = Instant::now();
     let limit = Duration::from_secs(arguments.seconds);
     let client = |number: u32| -> lump::Result<Histogram<u64>> {
@@ -141,5 +141,5 @@ fn run(
     for client in clients {
         nanoseconds.add(client?).expect("both hold 64-bit values");
     }
-    Ok(Phase { nanoseconds, elapsed: start.elapsed(), counts: Counts::default() })
+    Ok(BenchmarkPhase { nanoseconds, elapsed: start.elapsed(), counts: Counts::default() })
 }

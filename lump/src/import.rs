@@ -26,7 +26,7 @@ const READ_BYTES: usize = 1 << 20;
 
 /// Where a lump lies in the source, in bytes of the file.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Place {
+enum SourceExtent {
     /// In the journal.
     Embedded { offset: u64, length: usize },
     /// In whole blocks, with padding and a trailer.
@@ -61,7 +61,8 @@ pub fn import(device: &Path, source: &Path, force: bool, partial: bool) -> Resul
     let (mut count, mut value_bytes, mut failures) = (0_u64, 0_u64, 0_u64);
     let mut value = Value::zeroed(0);
     // In the order of their places, so that the source is read from its start to its end.
-    let mut order: Vec<(Place, u128)> = lumps.into_iter().map(|(key, at)| (at, key)).collect();
+    let mut order: Vec<(SourceExtent, u128)> =
+        lumps.into_iter().map(|(key, at)| (at, key)).collect();
     order.sort_unstable();
     for (place, key) in order {
         match read(opened.file(), place, &mut value) {
@@ -87,11 +88,11 @@ pub fn import(device: &Path, source: &Path, force: bool, partial: bool) -> Resul
     }
 }
 
-fn read(file: &File, place: Place, value: &mut Value) -> Result<(), String> {
-    let (Place::Embedded { offset, length } | Place::Data { offset, length }) = place;
+fn read(file: &File, place: SourceExtent, value: &mut Value) -> Result<(), String> {
+    let (SourceExtent::Embedded { offset, length } | SourceExtent::Data { offset, length }) = place;
     value.resize(length);
     file.read_exact_at(value, offset).map_err(|error| format!("at byte {offset}: {error}"))?;
-    if let Place::Data { .. } = place {
+    if let SourceExtent::Data { .. } = place {
         let trailer: [u8; 2] = value[length - TRAILER_BYTES..].try_into().expect("2 bytes");
         let padding = usize::from(u16::from_be_bytes(trailer));
         let rest = (length - TRAILER_BYTES).checked_sub(padding);
@@ -208,7 +209,7 @@ impl<'a> Journal<'a> {
     }
 
     /// Enters what all records say.
-    fn replay(mut self, lumps: &mut BTreeMap<u128, Place>) -> Result<(), Broken> {
+    fn replay(mut self, lumps: &mut BTreeMap<u128, SourceExtent>) -> Result<(), Broken> {
         let mut has_wrapped = false;
         loop {
             let at = self.position;
@@ -248,12 +249,12 @@ impl<'a> Journal<'a> {
                         return Err(damaged("its value lies outside of the data"));
                     }
                     let offset = self.end + offset;
-                    let place = Place::Data { offset, length: length as usize };
+                    let place = SourceExtent::Data { offset, length: length as usize };
                     lumps.insert(key(&body[..16]), place);
                 }
                 4 => {
                     let offset = self.start + at + EMBEDDED_AT;
-                    let place = Place::Embedded { offset, length: body.len() - 18 };
+                    let place = SourceExtent::Embedded { offset, length: body.len() - 18 };
                     lumps.insert(key(&body[..16]), place);
                 }
                 5 => {

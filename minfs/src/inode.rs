@@ -26,7 +26,7 @@ pub(crate) struct Inode {
 
 /// The right to write a record of one file. Held until the record is durable: the next one goes to
 /// the other slot, which holds the durable one until then. Taken before the state is locked.
-pub(crate) struct Turn<'a> {
+pub(crate) struct RecordPermit<'a> {
     _held: MutexGuard<'a, ()>,
 }
 
@@ -43,16 +43,16 @@ impl Inode {
     }
 
     /// Waits until no record of the file is under way, and locks it to write one.
-    pub(crate) fn lock_to_record(&self) -> (Turn<'_>, RwLockWriteGuard<'_, InodeState>) {
-        let turn = Turn { _held: self.turn.lock().expect(NOT_POISONED) };
+    pub(crate) fn lock_to_record(&self) -> (RecordPermit<'_>, RwLockWriteGuard<'_, InodeState>) {
+        let turn = RecordPermit { _held: self.turn.lock().expect(NOT_POISONED) };
         (turn, self.state.write().expect(NOT_POISONED))
     }
 
     /// The same, unless somebody is busy with the file.
     pub(crate) fn try_lock_to_record(
         &self,
-    ) -> Option<(Turn<'_>, RwLockWriteGuard<'_, InodeState>)> {
-        let turn = Turn { _held: self.turn.try_lock().ok()? };
+    ) -> Option<(RecordPermit<'_>, RwLockWriteGuard<'_, InodeState>)> {
+        let turn = RecordPermit { _held: self.turn.try_lock().ok()? };
         Some((turn, self.state.try_write().ok()?))
     }
 

@@ -23,7 +23,7 @@ use crate::allocator::Allocator;
 use crate::error::{Error, Result};
 use crate::flushes::{FlushMark, Flushed};
 use crate::geometry::VolumeGeometry;
-use crate::inode::{Inode, InodeState, Turn};
+use crate::inode::{Inode, InodeState, RecordPermit};
 use crate::layout::EXTENTS_MAX;
 use crate::lengths::Vouched;
 use crate::medium::Medium;
@@ -405,7 +405,7 @@ impl Shared {
     pub(crate) fn store(
         &self,
         inode: &Arc<Inode>,
-        turn: Turn<'_>,
+        turn: RecordPermit<'_>,
         mut state: RwLockWriteGuard<'_, InodeState>,
     ) -> Result<()> {
         let added_bytes = state.lengths.added_bytes();
@@ -439,7 +439,7 @@ impl Shared {
     pub(crate) fn store_settled(
         &self,
         inode: &Arc<Inode>,
-        _turn: &Turn<'_>,
+        _turn: &RecordPermit<'_>,
         state: &mut InodeState,
     ) -> Result<Durable> {
         let vouched = self.vouch(state)?;

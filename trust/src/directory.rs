@@ -33,9 +33,9 @@ pub struct Directory {
 /// A lock on a file of a [`Directory`], held while it lives. The kernel gives it back with the
 /// process. The file stays.
 #[derive(Debug)]
-pub struct Lock(File);
+pub struct FileLock(File);
 
-impl Drop for Lock {
+impl Drop for FileLock {
     /// Closing is not enough: a child between fork(2) and execve(2) has a copy of the descriptor.
     fn drop(&mut self) {
         let _ = rustix::fs::flock(&self.0, FlockOperation::Unlock);
@@ -329,7 +329,7 @@ impl Directory {
     /// # Errors
     ///
     /// [`LockError::Held`] when another process has the lock.
-    pub fn lock(&self, name: impl AsRef<OsStr>) -> Result<Lock, LockError> {
+    pub fn lock(&self, name: impl AsRef<OsStr>) -> Result<FileLock, LockError> {
         let name = one_name(name.as_ref());
         let mut file = match self.create_file(name, 0o600) {
             Err(refused) if refused.exists() => {
@@ -358,7 +358,7 @@ impl Directory {
             .and_then(|()| file.rewind())
             .and_then(|()| writeln!(file, "{}", std::process::id()));
         written.map_err(system)?;
-        Ok(Lock(file))
+        Ok(FileLock(file))
     }
 
     /// Makes what was named in it durable.

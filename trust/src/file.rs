@@ -135,14 +135,14 @@ pub fn is_stream(path: &Path) -> bool {
 #[derive(Debug)]
 pub enum Named {
     /// Something is there.
-    There(Place),
+    There(FoundFile),
     /// Nothing is: the directory where it can be made, and the name there.
     Missing(Directory, OsString),
 }
 
 /// A file of any kind that was found and not opened yet. Its owner was not asked.
 #[derive(Debug)]
-pub struct Place {
+pub struct FoundFile {
     opened: OwnedFd,
     stat: Stat,
     path: PathBuf,
@@ -161,10 +161,10 @@ pub fn named(path: &Path) -> Result<Named, Refused> {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         let opened = rustix::fs::openat(CWD, path, flags, Mode::empty()).map_err(system)?;
         let stat = rustix::fs::fstat(&opened).map_err(system)?;
-        return Ok(Named::There(Place { opened, stat, path: path.into() }));
+        return Ok(Named::There(FoundFile { opened, stat, path: path.into() }));
     }
     match way::open(path) {
-        Ok((opened, stat)) => Ok(Named::There(Place { opened, stat, path: path.into() })),
+        Ok((opened, stat)) => Ok(Named::There(FoundFile { opened, stat, path: path.into() })),
         Err(refused) if refused.is_missing() => {
             let (directory, name) = target(path)?;
             if directory.has(name) {
@@ -177,7 +177,7 @@ pub fn named(path: &Path) -> Result<Named, Refused> {
     }
 }
 
-impl Place {
+impl FoundFile {
     /// Refuses what belongs to a stranger.
     pub fn believe_owner(&self) -> Result<(), Refused> {
         way::believe(&self.path, self.stat.st_uid)

@@ -32,7 +32,7 @@ pub mod tree;
 pub mod way;
 pub mod words;
 
-pub use directory::{Directory, Lock, LockError, own_path};
+pub use directory::{Directory, FileLock, LockError, own_path};
 
 /// Rights of a file that holds bytes of a workload's files, or what a check said of them: they may come of
 /// a file that nobody else could read.

@@ -13,11 +13,11 @@ static READER_LEFT: AtomicBool = AtomicBool::new(false);
 
 /// Standard output, which takes everything once its reader has left.
 #[derive(Debug)]
-pub struct Output(io::Stdout);
+pub struct StandardOutput(io::Stdout);
 
 /// Standard output.
-pub fn stdout() -> Output {
-    Output(io::stdout())
+pub fn stdout() -> StandardOutput {
+    StandardOutput(io::stdout())
 }
 
 /// Whether the reader of standard output has left, so that nothing more need be printed.
@@ -33,7 +33,7 @@ pub fn is_reader_left(error: &io::Error) -> bool {
     left
 }
 
-impl Write for Output {
+impl Write for StandardOutput {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self.0.write(bytes) {
             Err(error) if is_reader_left(&error) => Ok(bytes.len()),

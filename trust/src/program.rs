@@ -19,12 +19,12 @@ const SYSTEM_DIRECTORIES: [&str; 5] = ["/usr/local/sbin", "/usr/sbin", "/sbin", 
 
 /// A program that was found where nobody could have put it who is not trusted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Program {
+pub struct TrustedProgram {
     path: PathBuf,
     search_path: OsString,
 }
 
-impl Program {
+impl TrustedProgram {
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
@@ -66,7 +66,7 @@ pub fn find(name: &str) -> Option<PathBuf> {
 /// # Errors
 ///
 /// [`NotFound`] names what was passed over, and why.
-pub fn locate(name: &str) -> Result<Program, NotFound> {
+pub fn locate(name: &str) -> Result<TrustedProgram, NotFound> {
     Search::of_process().locate(name)
 }
 
@@ -153,7 +153,7 @@ impl Search {
         }
     }
 
-    fn locate(&self, name: &str) -> Result<Program, NotFound> {
+    fn locate(&self, name: &str) -> Result<TrustedProgram, NotFound> {
         let mut passed_over = Vec::new();
         let found = match name.contains('/') {
             true => self.take(PathBuf::from(name), &mut passed_over),
@@ -165,7 +165,7 @@ impl Search {
         };
         if let Some(path) = found {
             let search_path = std::env::join_paths(&self.directories).unwrap_or_default();
-            return Ok(Program { path, search_path });
+            return Ok(TrustedProgram { path, search_path });
         }
         for directory in self.unsafe_directories.iter().filter(|_| !name.contains('/')) {
             if is_executable(&directory.join(name)) {

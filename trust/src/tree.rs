@@ -51,9 +51,11 @@ pub(crate) fn remove_at(above: BorrowedFd<'_>, name: &OsStr, path: &Path) -> Res
     }
     walk(top, path, |step| {
         let removed = match step {
-            Step::File(directory, name) => rustix::fs::unlinkat(directory, name, AtFlags::empty()),
-            Step::Directory(_) => Ok(()),
-            Step::Left(above, name) => rustix::fs::unlinkat(above, name, AtFlags::REMOVEDIR),
+            WalkStep::File(directory, name) => {
+                rustix::fs::unlinkat(directory, name, AtFlags::empty())
+            }
+            WalkStep::Directory(_) => Ok(()),
+            WalkStep::Left(above, name) => rustix::fs::unlinkat(above, name, AtFlags::REMOVEDIR),
         };
         // What somebody else removed meanwhile is gone all the same.
         if removed == Err(Errno::NOENT) { Ok(()) } else { removed }
@@ -63,7 +65,7 @@ pub(crate) fn remove_at(above: BorrowedFd<'_>, name: &OsStr, path: &Path) -> Res
 
 /// A step of a [`walk`].
 #[derive(Debug)]
-pub enum Step<'a> {
+pub enum WalkStep<'a> {
     /// Something that is no directory, in its directory.
     File(BorrowedFd<'a>, &'a OsStr),
     /// A directory, the top among them, after its files.
@@ -81,7 +83,7 @@ pub enum Step<'a> {
 pub fn walk(
     top: OwnedFd,
     path: &Path,
-    mut visit: impl FnMut(Step<'_>) -> Result<(), Errno>,
+    mut visit: impl FnMut(WalkStep<'_>) -> Result<(), Errno>,
 ) -> Result<(), Refused> {
     let mut walk = Walk { at: top, levels: Vec::new() };
     let walked = walk.enter(OsString::new(), &mut visit).and_then(|()| {
@@ -123,15 +125,15 @@ impl Walk {
     fn enter(
         &mut self,
         name: OsString,
-        visit: &mut impl FnMut(Step<'_>) -> Result<(), Errno>,
+        visit: &mut impl FnMut(WalkStep<'_>) -> Result<(), Errno>,
     ) -> Result<(), Stop> {
         let own = Identity::of(self.at.as_fd()).map_err(Stop::at("".as_ref()))?;
         self.levels.push(Level { own, name, pending: Vec::new() });
         let (files, pending) = names(self.at.as_fd()).map_err(Stop::at("".as_ref()))?;
         for file in files {
-            visit(Step::File(self.at.as_fd(), &file)).map_err(Stop::at(&file))?;
+            visit(WalkStep::File(self.at.as_fd(), &file)).map_err(Stop::at(&file))?;
         }
-        visit(Step::Directory(self.at.as_fd())).map_err(Stop::at("".as_ref()))?;
+        visit(WalkStep::Directory(self.at.as_fd())).map_err(Stop::at("".as_ref()))?;
         self.levels.last_mut().expect("it was pushed above").pending = pending;
         Ok(())
     }
@@ -139,7 +141,7 @@ impl Walk {
     /// Goes one directory down or up; says whether there is more to do.
     fn step(
         &mut self,
-        visit: &mut impl FnMut(Step<'_>) -> Result<(), Errno>,
+        visit: &mut impl FnMut(WalkStep<'_>) -> Result<(), Errno>,
     ) -> Result<bool, Stop> {
         let Some(level) = self.levels.last_mut() else { return Ok(false) };
         let Some(name) = level.pending.pop() else { return self.leave(visit) };
@@ -156,7 +158,7 @@ impl Walk {
             // It was a directory a moment ago.
             Err(Errno::NOENT) => {}
             Err(Errno::NOTDIR | Errno::LOOP) => {
-                visit(Step::File(self.at.as_fd(), &name)).map_err(failed)?;
+                visit(WalkStep::File(self.at.as_fd(), &name)).map_err(failed)?;
             }
             Err(error) => return Err(failed(error)),
         }
@@ -166,7 +168,7 @@ impl Walk {
     /// Goes back to the directory above.
     fn leave(
         &mut self,
-        visit: &mut impl FnMut(Step<'_>) -> Result<(), Errno>,
+        visit: &mut impl FnMut(WalkStep<'_>) -> Result<(), Errno>,
     ) -> Result<bool, Stop> {
         let Some(left) = self.levels.pop() else { return Ok(false) };
         let Some(above) = self.levels.last() else { return Ok(false) };
@@ -178,7 +180,7 @@ impl Walk {
             return Err(Stop { name: left.name, error });
         }
         self.at = up;
-        visit(Step::Left(self.at.as_fd(), &left.name)).map_err(failed)?;
+        visit(WalkStep::Left(self.at.as_fd(), &left.name)).map_err(failed)?;
         Ok(true)
     }
 

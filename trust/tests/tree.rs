@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Mode, OFlags};
 use rustix::mount::UnmountFlags;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use trust::tree::{Step, walk};
+use trust::tree::{WalkStep, walk};
 use trust::{Directory, tree};
 
 const DESCRIPTORS: u64 = 256;
@@ -85,11 +85,11 @@ fn a_directory_that_is_moved_away_takes_the_walk_nowhere_else() {
     let mut left = Vec::new();
     let refused = walk(open(&home.join("tree")), &home.join("tree"), |step| {
         match step {
-            Step::File(..) => {
+            WalkStep::File(..) => {
                 fs::rename(home.join("tree/one/two"), home.join("outside/two")).unwrap();
             }
-            Step::Left(_, name) => left.push(name.to_owned()),
-            Step::Directory(_) => {}
+            WalkStep::Left(_, name) => left.push(name.to_owned()),
+            WalkStep::Directory(_) => {}
         }
         Ok(())
     });
@@ -112,9 +112,9 @@ fn every_file_and_directory_is_visited_once_and_links_are_not_followed() {
     let (mut files, mut entered, mut left) = (Vec::new(), 0, Vec::new());
     walk(open(&home.join("tree")), &home, |step| {
         match step {
-            Step::File(_, name) => files.push(name.to_str().unwrap().to_owned()),
-            Step::Directory(_) => entered += 1,
-            Step::Left(_, name) => left.push(name.to_str().unwrap().to_owned()),
+            WalkStep::File(_, name) => files.push(name.to_str().unwrap().to_owned()),
+            WalkStep::Directory(_) => entered += 1,
+            WalkStep::Left(_, name) => left.push(name.to_str().unwrap().to_owned()),
         }
         Ok(())
     })

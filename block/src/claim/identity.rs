@@ -17,7 +17,7 @@ use crate::sys;
 
 /// What a block device is known by. Two are equal only when no other device can have come between.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Identity {
+pub struct DeviceIdentity {
     /// Major number.
     pub major: u32,
     /// Minor number.
@@ -36,9 +36,9 @@ pub struct Identity {
     pub partition_start_bytes: Option<u64>,
 }
 
-impl Identity {
+impl DeviceIdentity {
     /// The identity of the block device that `device` has open.
-    pub fn of(device: &File) -> io::Result<Identity> {
+    pub fn of(device: &File) -> io::Result<DeviceIdentity> {
         let stat = rustix::fs::fstat(device)?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::BlockDevice {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a block device"));
@@ -54,7 +54,7 @@ impl Identity {
             _ => (directory.as_path(), None),
         };
         let first = |names: &[&str]| names.iter().find_map(|name| read(&disk.join(name)));
-        Ok(Identity {
+        Ok(DeviceIdentity {
             major,
             minor,
             diskseq: sys::disk_sequence(device.as_fd()).ok(),
@@ -66,7 +66,7 @@ impl Identity {
     }
 
     /// What differs from `granted`, in words; absent when nothing does.
-    fn difference(&self, granted: &Identity) -> Option<String> {
+    fn difference(&self, granted: &DeviceIdentity) -> Option<String> {
         let mut parts = Vec::new();
         let mut compare = |name: &str, now: Option<String>, was: Option<String>| {
             if now != was {
@@ -74,10 +74,11 @@ impl Identity {
                 parts.push(format!("{name} {}, was {}", text(now), text(was)));
             }
         };
-        let number = |one: &Identity| Some(format!("{}:{}", one.major, one.minor));
-        let start = |one: &Identity| one.partition_start_bytes.map(|bytes| Size(bytes).to_string());
-        let size = |one: &Identity| Some(Size(one.size_bytes).to_string());
-        let sequence = |one: &Identity| one.diskseq.map(|number| number.to_string());
+        let number = |one: &DeviceIdentity| Some(format!("{}:{}", one.major, one.minor));
+        let start =
+            |one: &DeviceIdentity| one.partition_start_bytes.map(|bytes| Size(bytes).to_string());
+        let size = |one: &DeviceIdentity| Some(Size(one.size_bytes).to_string());
+        let sequence = |one: &DeviceIdentity| one.diskseq.map(|number| number.to_string());
         compare("number", number(self), number(granted));
         compare("size", size(self), size(granted));
         compare("diskseq", sequence(self), sequence(granted));
@@ -94,11 +95,11 @@ impl Identity {
     ///
     /// What differs, as text; those of asking the kernel.
     pub fn verify(&self, device: &File, shown: &Path) -> io::Result<()> {
-        Identity::of(device)?.check(self, shown)
+        DeviceIdentity::of(device)?.check(self, shown)
     }
 
     /// Refuses what is not the device that was granted. `path` is what the user called it.
-    fn check(&self, granted: &Identity, path: &Path) -> io::Result<()> {
+    fn check(&self, granted: &DeviceIdentity, path: &Path) -> io::Result<()> {
         match self.difference(granted) {
             None => Ok(()),
             Some(difference) => Err(io::Error::other(format!(
@@ -137,7 +138,7 @@ mod tests {
 
     #[test]
     fn the_difference_names_everything_that_differs_and_nothing_else() {
-        let granted = Identity {
+        let granted = DeviceIdentity {
             major: 8,
             minor: 16,
             diskseq: Some(9),
@@ -148,12 +149,12 @@ mod tests {
         };
         assert_eq!(granted.difference(&granted), None);
         granted.check(&granted, Path::new("/dev/sdb")).unwrap();
-        let now = Identity { diskseq: Some(12), size_bytes: 32 << 20, ..granted.clone() };
+        let now = DeviceIdentity { diskseq: Some(12), size_bytes: 32 << 20, ..granted.clone() };
         let text = now.check(&granted, Path::new("/dev/sdb")).unwrap_err().to_string();
         let expected = "the device behind /dev/sdb is another one than the one that was granted: \
                         size 32 MiB, was 64 MiB; diskseq 12, was 9; ";
         assert!(text.starts_with(expected), "{text}");
-        let now = Identity {
+        let now = DeviceIdentity {
             major: 9,
             wwid: None,
             serial: Some("77".into()),
@@ -168,9 +169,9 @@ mod tests {
     #[test]
     fn it_survives_a_file_and_is_of_block_devices_only() {
         let file = tempfile::tempfile().unwrap();
-        let error = Identity::of(&file).unwrap_err().to_string();
+        let error = DeviceIdentity::of(&file).unwrap_err().to_string();
         assert!(error.contains("not a block device"), "{error}");
         let null = File::open("/dev/null").unwrap();
-        assert!(Identity::of(&null).is_err());
+        assert!(DeviceIdentity::of(&null).is_err());
     }
 }

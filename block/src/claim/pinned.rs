@@ -11,9 +11,9 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FileType, OFlags};
-use trust::{Directory, Lock, LockError};
+use trust::{Directory, FileLock, LockError};
 
-use super::Identity;
+use super::DeviceIdentity;
 use crate::node::reopen;
 
 /// Where the locks are: one file for each device number. Only root can look into it.
@@ -24,22 +24,22 @@ const LOCKS: &str = "/run/kurabe/devices";
 pub struct Pinned {
     device: File,
     path: PathBuf,
-    identity: Identity,
-    _lock: Lock,
+    identity: DeviceIdentity,
+    _lock: FileLock,
 }
 
 impl Pinned {
     /// Locks and holds what `device` has open.
     pub(super) fn take(device: File, path: &Path) -> Result<Pinned, LockError> {
         let system = |error| LockError::Refused(trust::Refused::system(path, error));
-        let identity = Identity::of(&device).map_err(system)?;
+        let identity = DeviceIdentity::of(&device).map_err(system)?;
         let lock = Directory::private(Path::new(LOCKS))?
             .lock(format!("{}:{}", identity.major, identity.minor))?;
         Ok(Pinned { device, path: path.to_path_buf(), identity, _lock: lock })
     }
 
     /// The identity of the device that was granted, by which another process knows it again.
-    pub fn identity(&self) -> &Identity {
+    pub fn identity(&self) -> &DeviceIdentity {
         &self.identity
     }
 

@@ -30,7 +30,7 @@ const SYS_BLOCK: &str = "/sys/block";
 
 /// A device of the kernel.
 #[derive(Clone)]
-pub struct Node {
+pub struct KernelDevice {
     /// The kernel's name.
     pub name: String,
     /// Its number.
@@ -60,7 +60,7 @@ struct Loop {
 /// The device in question, first, and all that share bytes with it.
 pub struct Relatives {
     /// The devices.
-    pub nodes: Vec<Node>,
+    pub nodes: Vec<KernelDevice>,
     /// The files behind those that are loop devices.
     images: BTreeSet<Inode>,
     /// What the relations alone say against it.
@@ -78,7 +78,7 @@ pub struct OtherPath {
     pub wwid: String,
     /// It, its partitions and what is built on them, as far as these share bytes with the device in
     /// question.
-    pub nodes: Vec<Node>,
+    pub nodes: Vec<KernelDevice>,
     /// Numbers of those that share bytes by themselves: nobody else may have them exclusively.
     pub same_bytes: Vec<Number>,
 }
@@ -116,14 +116,14 @@ impl Relatives {
     }
 
     /// Adds a device, once.
-    fn add(&mut self, directory: &Path) -> Option<Node> {
+    fn add(&mut self, directory: &Path) -> Option<KernelDevice> {
         let number = number_of(directory)?;
         if self.knows(number) {
             return None;
         }
         let name = file_name(directory);
-        self.nodes.push(Node { name: name.clone(), number });
-        Some(Node { name, number })
+        self.nodes.push(KernelDevice { name: name.clone(), number });
+        Some(KernelDevice { name, number })
     }
 
     /// Adds the other paths to the disk. Of a partition, the users of the whole disk and of the
@@ -190,7 +190,7 @@ impl Relatives {
     }
 
     /// Loop devices over a block device, which sysfs does not list as holders.
-    fn add_loops_on(&mut self, node: &Node, depth: usize) {
+    fn add_loops_on(&mut self, node: &KernelDevice, depth: usize) {
         for (name, number) in self.loops_over(&Behind::Device(node.number), &(0..u64::MAX)) {
             self.uses.push(Use::Holder { device: node.name.clone(), holder: name });
             self.add_loop(number, depth);

@@ -8,7 +8,7 @@ use std::path::Path;
 use rustix::fs::OFlags;
 
 use super::identity::directory_of;
-use super::relatives::{Node, OtherPath, Relatives};
+use super::relatives::{KernelDevice, OtherPath, Relatives};
 use super::{Findings, Use, openers, signatures};
 use crate::node::reopen;
 
@@ -110,7 +110,7 @@ fn identities(number: Number) -> Vec<String> {
 
 /// The table of swaps has paths only. One that leads nowhere by now is still seen by
 /// [`is_held`], since the kernel takes swap exclusively.
-fn swapped_on(nodes: &[Node]) -> Vec<Use> {
+fn swapped_on(nodes: &[KernelDevice]) -> Vec<Use> {
     let table = fs::read_to_string("/proc/swaps").unwrap_or_default();
     let mut uses = Vec::new();
     for line in table.lines().skip(1) {
@@ -128,7 +128,7 @@ fn swapped_on(nodes: &[Node]) -> Vec<Use> {
 }
 
 /// A mounted Btrfs shows a made-up device number in the table of mounts, and its devices here.
-fn in_btrfs(nodes: &[Node]) -> Vec<Use> {
+fn in_btrfs(nodes: &[KernelDevice]) -> Vec<Use> {
     let mut uses = Vec::new();
     for file_system in entries(Path::new("/sys/fs/btrfs")) {
         let devices = file_system.path().join("devices");

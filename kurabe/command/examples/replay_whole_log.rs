@@ -14,7 +14,9 @@ use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::time::Instant;
 
-use crash::{Flushes, Log, Operation, Recording, SECTOR_BYTES, Stale, State, StateOptions, States};
+use crash::{
+    FlushPolicy, Log, Operation, Recording, SECTOR_BYTES, Stale, State, StateOptions, States,
+};
 use serde_json::Value;
 
 fn main() -> ExitCode {
@@ -42,7 +44,7 @@ fn run(result: &Path, count: usize, image: &Path, check: &str) {
     let from = log.acknowledgements.first().expect("something was acknowledged").instant;
     let seed = found["seed"].as_u64().expect("it has a seed");
     let options = StateOptions { from, to: log.end, count, seed };
-    let chosen = States::new(recording.clone(), before, Flushes::Kept).choose(&options);
+    let chosen = States::new(recording.clone(), before, FlushPolicy::Kept).choose(&options);
     let (begun, mut violated) = (Instant::now(), 0);
     let (mount, acknowledged) = (image.with_extension("mount"), image.with_extension("said"));
     fs::create_dir_all(&mount).expect("the mount point can be made");

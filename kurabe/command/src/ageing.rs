@@ -4,11 +4,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use lab::quantity::parse_size;
-use loads::age;
 use trial::ledger::Ledger;
 use trial::scratch::Scratch;
-use trial::stop::Stop;
+use trial::stop::StopFlag;
 use trust::Directory;
+use workloads::age;
 
 use crate::exit::{self, Failure};
 use crate::request::flags::AgeArgs;
@@ -54,7 +54,7 @@ pub fn age(args: &AgeArgs) -> Result<u8, Failure> {
     for place in std::iter::once(here).chain(args.elsewhere.as_deref()) {
         Directory::open(place).map_err(Failure::refused)?;
     }
-    let stop = Stop::on_signals().map_err(Failure::broken)?;
+    let stop = StopFlag::on_signals().map_err(Failure::broken)?;
     let scratch = (age.copied && args.elsewhere.is_none()).then(scratch).transpose()?;
     let elsewhere = scratch.as_ref().map(Scratch::path).or_else(|| args.elsewhere.clone());
     let elsewhere = elsewhere.unwrap_or_default();

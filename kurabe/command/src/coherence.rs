@@ -8,12 +8,12 @@
 use clap::Parser;
 use lab::contender::Contender;
 use lab::record::{Check, Outcome, Record};
-use loads::coherence::{QUESTIONS, Question, WAIT_MAX};
-use loads::kind::late_metric;
 use report::document::Block;
-use report::source::Source;
+use report::source::ResultSource;
 use report::table::{Cell, Table, Tone};
 use trial::filesystem;
+use workloads::coherence::{QUESTIONS, Question, WAIT_MAX};
+use workloads::kind::late_metric;
 
 use crate::exit::{self, Failure};
 use crate::request::flags::{Action, Cli, CoherenceArgs};
@@ -100,7 +100,7 @@ fn studies(texts: &[String]) -> Result<Vec<Vec<Contender>>, String> {
 
 /// What one contender's answers come to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Verdict {
+enum CoherenceVerdict {
     Held,
     Violated,
     /// The control was not caught either.
@@ -108,13 +108,13 @@ enum Verdict {
     Failed,
 }
 
-impl Verdict {
+impl CoherenceVerdict {
     fn cell(self) -> Cell {
         let (word, tone) = match self {
-            Verdict::Held => ("held", Tone::Good),
-            Verdict::Violated => ("violated", Tone::Bad),
-            Verdict::Inconclusive => ("inconclusive", Tone::Uncertain),
-            Verdict::Failed => ("not asked", Tone::Bad),
+            CoherenceVerdict::Held => ("held", Tone::Good),
+            CoherenceVerdict::Violated => ("violated", Tone::Bad),
+            CoherenceVerdict::Inconclusive => ("inconclusive", Tone::Uncertain),
+            CoherenceVerdict::Failed => ("not asked", Tone::Bad),
         };
         Cell::toned(word, tone)
     }
@@ -135,13 +135,15 @@ fn is_broken(record: Option<&Record>, question: &str) -> bool {
 }
 
 /// The verdict of a contender. `control` is None where there is no control at all.
-fn verdict_of(record: Option<&Record>, control: Option<Option<&Record>>) -> Verdict {
+fn verdict_of(record: Option<&Record>, control: Option<Option<&Record>>) -> CoherenceVerdict {
     let checks = || QUESTIONS.iter().map(|question| check_of(record, question.name));
     match () {
-        () if record.is_some_and(Record::is_violated) => Verdict::Violated,
-        () if checks().any(|check| !check.is_some_and(was_asked)) => Verdict::Failed,
-        () if control.is_none_or(|control| is_broken(control, CONTROL_QUESTION)) => Verdict::Held,
-        () => Verdict::Inconclusive,
+        () if record.is_some_and(Record::is_violated) => CoherenceVerdict::Violated,
+        () if checks().any(|check| !check.is_some_and(was_asked)) => CoherenceVerdict::Failed,
+        () if control.is_none_or(|control| is_broken(control, CONTROL_QUESTION)) => {
+            CoherenceVerdict::Held
+        }
+        () => CoherenceVerdict::Inconclusive,
     }
 }
 
@@ -159,7 +161,7 @@ fn promised_by(records: &[(&Contender, Option<&Record>)], question: &Question) -
 }
 
 /// The answer on a terminal, and the exit code.
-fn answer(source: &Source) -> (Vec<Block>, u8) {
+fn answer(source: &ResultSource) -> (Vec<Block>, u8) {
     let contenders = &source.plan.study.contenders;
     let record = |label: &str| {
         let mut records = source.records.iter();
@@ -181,7 +183,7 @@ fn answer(source: &Source) -> (Vec<Block>, u8) {
     }
     let has_control = asked.len() < contenders.len();
     let control = has_control.then(|| record(CONTROL));
-    let verdicts: Vec<Verdict> =
+    let verdicts: Vec<CoherenceVerdict> =
         asked.iter().map(|(_, record)| verdict_of(*record, control)).collect();
     let caught = check_of(control.flatten(), CONTROL_QUESTION)
         .filter(|check| check.tried > 0)
@@ -189,7 +191,7 @@ fn answer(source: &Source) -> (Vec<Block>, u8) {
     let of_control = || match caught {
         Some(true) => Cell::from("caught, as it must be".to_string()),
         Some(false) => Cell::toned("not caught", Tone::Bad),
-        None => Verdict::Failed.cell(),
+        None => CoherenceVerdict::Failed.cell(),
     };
     let mut last = vec![Cell::from("verdict".to_string()), Cell::from(String::new())];
     let mut of_others = verdicts.iter().map(|verdict| verdict.cell());
@@ -212,16 +214,16 @@ fn answer(source: &Source) -> (Vec<Block>, u8) {
     if !has_control {
         blocks.push(Block::Note(NO_CONTROL.into()));
     }
-    let failed = (has_control && caught.is_none()).then_some(Verdict::Failed);
+    let failed = (has_control && caught.is_none()).then_some(CoherenceVerdict::Failed);
     (blocks, code_of(&[&verdicts[..], failed.as_slice()].concat()))
 }
 
-fn code_of(verdicts: &[Verdict]) -> u8 {
+fn code_of(verdicts: &[CoherenceVerdict]) -> u8 {
     let has = |verdict| verdicts.contains(&verdict);
     match () {
-        () if has(Verdict::Violated) => exit::GATE_FAILS,
-        () if has(Verdict::Failed) => exit::TRIAL_FAILED,
-        () if has(Verdict::Inconclusive) => exit::GATE_INCONCLUSIVE,
+        () if has(CoherenceVerdict::Violated) => exit::GATE_FAILS,
+        () if has(CoherenceVerdict::Failed) => exit::TRIAL_FAILED,
+        () if has(CoherenceVerdict::Inconclusive) => exit::GATE_INCONCLUSIVE,
         () => exit::OK,
     }
 }
@@ -302,24 +304,38 @@ mod tests {
             verdict_of(Some(&record(broken, not)), Some(Some(&record(control, &[]))))
         };
         let caught = &["fsync-then-read", "mode"][..];
-        assert_eq!(judged(&[], caught), Verdict::Held);
-        assert_eq!(judged(&["mode", "append"], caught), Verdict::Held);
-        assert_eq!(judged(&["close-to-open"], caught), Verdict::Violated);
-        assert_eq!(judged(&[], &["mode"]), Verdict::Inconclusive);
-        assert_eq!(judged(&["lock"], &[]), Verdict::Violated);
-        assert_eq!(verdict_of(None, Some(Some(&record(caught, &[])))), Verdict::Failed);
-        assert_eq!(verdict_of(Some(&record(&[], &[])), Some(None)), Verdict::Inconclusive);
+        assert_eq!(judged(&[], caught), CoherenceVerdict::Held);
+        assert_eq!(judged(&["mode", "append"], caught), CoherenceVerdict::Held);
+        assert_eq!(judged(&["close-to-open"], caught), CoherenceVerdict::Violated);
+        assert_eq!(judged(&[], &["mode"]), CoherenceVerdict::Inconclusive);
+        assert_eq!(judged(&["lock"], &[]), CoherenceVerdict::Violated);
+        assert_eq!(verdict_of(None, Some(Some(&record(caught, &[])))), CoherenceVerdict::Failed);
+        assert_eq!(verdict_of(Some(&record(&[], &[])), Some(None)), CoherenceVerdict::Inconclusive);
         // On other machines there need not be a control.
-        assert_eq!(verdict_of(Some(&record(&[], &[])), None), Verdict::Held);
+        assert_eq!(verdict_of(Some(&record(&[], &[])), None), CoherenceVerdict::Held);
         let mut without = record(&[], &[]);
         without.checks[0].tried = 0;
-        assert_eq!(verdict_of(Some(&without), None), Verdict::Failed);
+        assert_eq!(verdict_of(Some(&without), None), CoherenceVerdict::Failed);
         without.checks[0].evidence = Some("it cannot answer".into());
-        assert_eq!(verdict_of(Some(&without), None), Verdict::Held);
-        assert_eq!(code_of(&[Verdict::Held, Verdict::Failed, Verdict::Violated]), 3);
-        assert_eq!(code_of(&[Verdict::Held, Verdict::Failed, Verdict::Inconclusive]), 1);
-        assert_eq!(code_of(&[Verdict::Held, Verdict::Inconclusive]), 4);
-        assert_eq!(code_of(&[Verdict::Held]), 0);
+        assert_eq!(verdict_of(Some(&without), None), CoherenceVerdict::Held);
+        assert_eq!(
+            code_of(&[
+                CoherenceVerdict::Held,
+                CoherenceVerdict::Failed,
+                CoherenceVerdict::Violated
+            ]),
+            3
+        );
+        assert_eq!(
+            code_of(&[
+                CoherenceVerdict::Held,
+                CoherenceVerdict::Failed,
+                CoherenceVerdict::Inconclusive
+            ]),
+            1
+        );
+        assert_eq!(code_of(&[CoherenceVerdict::Held, CoherenceVerdict::Inconclusive]), 4);
+        assert_eq!(code_of(&[CoherenceVerdict::Held]), 0);
     }
 
     #[test]

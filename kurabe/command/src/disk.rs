@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use block::{BlockDevice, DirectAccess, FileDevice, FileDeviceOptions};
-use disks::fit::{Figure, FitError, Fitted, OnDevice};
-use disks::profile::{self, Profile};
+use disks::fit::{FitError, FitFigure, Fitted, OnDevice};
+use disks::profile::{self, DiskProfile};
 use disks::replay::replay;
 use disks::trace::Trace;
 use lab::quantity::size_text;
@@ -22,7 +22,7 @@ use trial::device::{Attached, DeviceRequest, Site, attach};
 use trial::host_proc::HostProc;
 use trial::ledger::{self, Ledger};
 use trial::scratch::{Occupied, Scratch};
-use trial::stop::Stop;
+use trial::stop::StopFlag;
 use trust::Directory;
 
 use crate::exit::{self, Failure};
@@ -50,8 +50,8 @@ pub fn disk(action: &DiskAction) -> Result<u8, Failure> {
 }
 
 fn list() -> Result<u8, Failure> {
-    let profiles: Vec<Profile> = profile::bundled().collect();
-    let name = |one: &Profile| format!("{}:{}", one.kind.layer(), one.name);
+    let profiles: Vec<DiskProfile> = profile::bundled().collect();
+    let name = |one: &DiskProfile| format!("{}:{}", one.kind.layer(), one.name);
     let width = profiles.iter().map(|one| name(one).len()).max().unwrap_or(0);
     for one in &profiles {
         print(&format!("{:width$}  {}\n", name(one), one.title));
@@ -61,7 +61,7 @@ fn list() -> Result<u8, Failure> {
 }
 
 /// The profile that a person means by `NAME[,WORDS]`, with its layer in front or not.
-fn named(words: &str) -> Result<Profile, Failure> {
+fn named(words: &str) -> Result<DiskProfile, Failure> {
     let bare = ["hdd:", "ssd:", "cloud:"].iter().find_map(|layer| words.strip_prefix(layer));
     let bare = bare.unwrap_or(words);
     let (name, changes) = bare.split_once(',').unwrap_or((bare, ""));
@@ -69,16 +69,16 @@ fn named(words: &str) -> Result<Profile, Failure> {
         let refused = |problem: &dyn fmt::Display| Failure::refused(format!("{name}: {problem}"));
         let text = trust::file::read_text(Path::new(name))
             .map_err(|problem| Failure::refused(problem.to_string()))?;
-        let profile = Profile::parse(&text, name).map_err(Failure::refused)?;
+        let profile = DiskProfile::parse(&text, name).map_err(Failure::refused)?;
         return profile.changed(changes).map_err(|problem| refused(&problem));
     }
-    let known: Vec<Profile> = profile::bundled().collect();
+    let known: Vec<DiskProfile> = profile::bundled().collect();
     let Some(found) = known.iter().find(|one| one.name == name) else {
         let names: Vec<&str> = known.iter().map(|one| one.name.as_str()).collect();
         let names = names.join(", ");
         return Err(Failure::refused(format!("there is no profile '{name}'; there are {names}")));
     };
-    Profile::read(found.kind, bare)
+    DiskProfile::read(found.kind, bare)
         .map_err(|problem| Failure::refused(format!("'{words}': {problem}")))
 }
 
@@ -127,7 +127,7 @@ fn fit(device: &Path, destroy: &str, output: &Path) -> Result<u8, Failure> {
     /// From here on a profile is called a bad one.
     const OFF_MAX: f64 = 0.15;
     let is_bad = fitted.figures.iter().any(|figure| figure.off() > OFF_MAX);
-    for Figure { name, measured, modelled } in &fitted.figures {
+    for FitFigure { name, measured, modelled } in &fitted.figures {
         print(&format!("{name}: {measured:.2}; with the profile: {modelled:.2}\n"));
     }
     let shown = output.display();
@@ -197,7 +197,7 @@ fn serve(disk: &str, trace: Option<&Path>) -> Result<u8, Failure> {
     }
     // Found out before anything is made, not when the trace is complete.
     let mut output = trace.map(create).transpose()?;
-    let stop = Stop::on_signals().map_err(Failure::broken)?;
+    let stop = StopFlag::on_signals().map_err(Failure::broken)?;
     let own = Directory::own()
         .map_err(|refused| Failure::refused(format!("kurabe's own directory: {refused}")))?;
     let left = ledger::clean(&own).map_err(Failure::broken)?;
@@ -230,7 +230,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 fn served(
     scratch: &Scratch,
     device: &lab::spec::Device,
-    stop: &Stop,
+    stop: &StopFlag,
     trace: Option<&mut File>,
 ) -> Result<u8, Failure> {
     let occupied = Occupied::enter(&scratch.path()).map_err(Failure::broken)?;

@@ -14,9 +14,9 @@ use lab::study::Study;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use trial::device::Progress;
-use trial::stop::Stop;
+use trial::stop::StopFlag;
 
-use self::dry_run::Tried;
+use self::dry_run::DryRunReport;
 use crate::exit::Failure;
 use crate::runner::Executor;
 
@@ -116,7 +116,7 @@ pub struct Preparation<'a> {
     /// The study.
     pub study: &'a Study,
     /// Ends it, and everything that follows.
-    pub stop: &'a Stop,
+    pub stop: &'a StopFlag,
     /// Hears how far the device is filled.
     pub filled: &'a mut dyn FnMut(Progress),
     /// Tells the user something.
@@ -126,7 +126,7 @@ pub struct Preparation<'a> {
     /// Hears how long file systems were aged, before the device is filled: that is no part of the study's budget.
     pub aged: &'a dyn Fn(Duration),
     /// Hears what a dry run found, and may refuse what follows; no dry run is made where it is absent.
-    pub tried: Option<&'a mut dyn FnMut(Tried) -> Result<(), Failure>>,
+    pub tried: Option<&'a mut dyn FnMut(DryRunReport) -> Result<(), Failure>>,
 }
 
 /// What trials will find.

@@ -44,9 +44,9 @@ pub fn of_study(records: &[Record], analysis: &Analysis, gates: &[Gate]) -> u8 {
     }
     let any = |outcome| gates.iter().any(|gate| gate.outcome == outcome);
     let mut contenders = analysis.workloads.iter().flat_map(|workload| &workload.contenders);
-    if any(condition::Outcome::Fails) || contenders.any(|one| one.violation().is_some()) {
+    if any(condition::GateOutcome::Fails) || contenders.any(|one| one.violation().is_some()) {
         GATE_FAILS
-    } else if any(condition::Outcome::Inconclusive) || any(condition::Outcome::NotTested) {
+    } else if any(condition::GateOutcome::Inconclusive) || any(condition::GateOutcome::NotTested) {
         GATE_INCONCLUSIVE
     } else {
         OK

@@ -5,17 +5,17 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use lab::change_points::{ChangePoint, change_points};
-use lab::load::Unit;
 use lab::result::{PLAN_FILE, StoredResult};
+use lab::workload::Unit;
 use report::document::{self, Block};
-use report::source::Source;
+use report::source::ResultSource;
 use report::table::{Cell, Table};
 use serde_json::{Map, Value, json};
 use trust::file::write;
 
 use crate::exit::{self, Failure};
 use crate::presentation::check_target;
-use crate::presentation::progress::Look;
+use crate::presentation::progress::TerminalStyle;
 use crate::request::flags::HistoryArgs;
 use crate::terminal;
 
@@ -62,24 +62,24 @@ pub fn history(args: &HistoryArgs) -> Result<u8, Failure> {
         blocks.push(Block::table(caption, table(&entries, series, &order, &changes)));
         blocks.push(Block::Text(sentence(&entries, &order, &changes, series)));
     }
-    let look = Look::of(args.style);
+    let look = TerminalStyle::of(args.style);
     terminal::show(&document::terminal(&blocks, look.colour));
     Ok(exit::OK)
 }
 
 /// The results of one study in a directory: of the one that was named, or of the only one.
-fn read_all(args: &HistoryArgs) -> Result<(String, Vec<Source>), Failure> {
+fn read_all(args: &HistoryArgs) -> Result<(String, Vec<ResultSource>), Failure> {
     let directory = &args.directory;
     let listed = std::fs::read_dir(directory)
         .map_err(|error| Failure::refused(format!("{}: {error}", directory.display())))?;
     let mut paths: Vec<PathBuf> = listed.filter_map(|entry| Some(entry.ok()?.path())).collect();
     paths.retain(|path| path.join(PLAN_FILE).is_file());
     paths.sort();
-    let mut studies: BTreeMap<String, Vec<Source>> = BTreeMap::new();
+    let mut studies: BTreeMap<String, Vec<ResultSource>> = BTreeMap::new();
     for path in &paths {
         match StoredResult::read(path) {
             Ok(stored) => {
-                let source = Source::of(stored);
+                let source = ResultSource::of(stored);
                 studies.entry(source.plan.study.name.clone()).or_default().push(source);
             }
             Err(error) => terminal::note(&format!("kurabe: left out: {error}")),
@@ -107,11 +107,11 @@ fn read_all(args: &HistoryArgs) -> Result<(String, Vec<Source>), Failure> {
 }
 
 /// When the first run of a result began.
-fn started(source: &Source) -> u64 {
+fn started(source: &ResultSource) -> u64 {
     source.records.iter().map(|record| record.started_unix_ns).min().unwrap_or(0)
 }
 
-fn entry(source: &Source) -> Entry {
+fn entry(source: &ResultSource) -> Entry {
     let fact = |path| source.facts.as_ref().and_then(|facts| facts.pointer(path)?.as_str());
     let kernel = fact("/machine/kernel").unwrap_or_default();
     let study = &source.plan.study;
@@ -127,7 +127,7 @@ fn entry(source: &Source) -> Entry {
 }
 
 /// Every series, by workload and contender, in the order of their names.
-fn series_of(sources: &[Source]) -> BTreeMap<(String, String), Series> {
+fn series_of(sources: &[ResultSource]) -> BTreeMap<(String, String), Series> {
     let mut all: BTreeMap<(String, String), Series> = BTreeMap::new();
     for (number, source) in sources.iter().enumerate() {
         for workload in &source.analysis.workloads {

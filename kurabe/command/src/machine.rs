@@ -1,13 +1,13 @@
 //! What this machine can do, its guests, the bundled studies here, and giving back what a killed kurabe left.
 
-use guest::{Kernel, Lock, Machine, Store};
-use loads::{StoreKind, store};
+use guest::{GuestMachine, ImageLock, ImageStore, Kernel};
 use trial::filesystem;
 use trial::ledger;
 use trial::lower;
 use trial::memory_limit::available_bytes;
 use trial::upper;
 use trust::Directory;
+use workloads::{StoreKind, store};
 
 use crate::environment::images::{image, needs};
 use std::path::Path;
@@ -133,7 +133,7 @@ pub fn guest(action: &GuestAction) -> Result<u8, Failure> {
     let own = Directory::own().map_err(Failure::refused)?;
     let supplies = lower::supplies();
     let can_build: Vec<&str> = supplies.recipes.iter().map(|recipe| recipe.module).collect();
-    let store = Store::open(&own, supplies)?;
+    let store = ImageStore::open(&own, supplies)?;
     match action {
         GuestAction::Build { guest, packages, with } => {
             if let Some(name) = with.iter().find(|name| !can_build.contains(&name.as_str())) {
@@ -169,7 +169,7 @@ pub fn guest(action: &GuestAction) -> Result<u8, Failure> {
     Ok(exit::OK)
 }
 
-fn row(store: &Store, lock: &Lock) -> String {
+fn row(store: &ImageStore, lock: &ImageLock) -> String {
     let kernel = &lock.kernel;
     let package = kernel
         .package
@@ -179,7 +179,7 @@ fn row(store: &Store, lock: &Lock) -> String {
     format!("{}  kernel {}{package}, {size} MiB, image {}", lock.place, kernel.release, lock.id)
 }
 
-fn acceleration(machine: &Machine) -> &'static str {
+fn acceleration(machine: &GuestMachine) -> &'static str {
     match machine.acceleration {
         guest::Acceleration::Kvm => ", KVM",
         guest::Acceleration::Tcg => ", TCG: this machine has no KVM that boots a guest",
@@ -190,7 +190,7 @@ fn acceleration(machine: &Machine) -> &'static str {
 pub fn clean(guests: bool, aged: bool) -> Result<u8, Failure> {
     let own = Directory::own().map_err(|refused| Failure::broken(refused.to_string()))?;
     if guests {
-        let removed = guest::Store::remove_all(&own).map_err(Failure::broken)?;
+        let removed = guest::ImageStore::remove_all(&own).map_err(Failure::broken)?;
         print(&format!("guests: {removed} removed\n"));
     }
     if aged {
@@ -205,7 +205,7 @@ pub fn clean(guests: bool, aged: bool) -> Result<u8, Failure> {
     for line in &report.left {
         note(&format!("kurabe: still there: {line}"));
     }
-    let unfinished = guest::Store::remove_unfinished(&own).map_err(Failure::broken)?;
+    let unfinished = guest::ImageStore::remove_unfinished(&own).map_err(Failure::broken)?;
     if unfinished > 0 {
         print(&format!("guests: {unfinished} unfinished builds removed\n"));
     }

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use report::document::{self, Block};
-use report::source::Source;
+use report::source::ResultSource;
 use report::table::Screen;
 use serde_json::Value;
 use trust::Refused;
@@ -16,12 +16,12 @@ use crate::request::flags::{ShowArgs, Style};
 pub mod page;
 pub mod progress;
 
-use progress::Look;
+use progress::TerminalStyle;
 
 /// What to write and how to look.
 pub struct Presentation {
     /// What the terminal can show.
-    pub look: Look,
+    pub look: TerminalStyle,
     /// The files.
     pub exports: Exports,
     /// Whether the terminal shows the details too.
@@ -31,7 +31,7 @@ pub struct Presentation {
 }
 
 /// What a command that is a study says of its result, and with which code it exits where every run was completed.
-pub type OwnAnswer = fn(&Source) -> (Vec<Block>, u8);
+pub type OwnAnswer = fn(&ResultSource) -> (Vec<Block>, u8);
 
 impl Presentation {
     /// What the flags ask for; `style` is what a study file asks for.
@@ -57,11 +57,16 @@ impl Presentation {
             markdown: args.export_markdown.clone(),
         };
         exports.check()?;
-        Ok(Presentation { look: Look::of(style), exports, verbose: args.verbose, own: None })
+        Ok(Presentation {
+            look: TerminalStyle::of(style),
+            exports,
+            verbose: args.verbose,
+            own: None,
+        })
     }
 
     /// A result as the terminal shows it: the answer, or all that there is.
-    pub fn screen(&self, source: &Source) -> Screen {
+    pub fn screen(&self, source: &ResultSource) -> Screen {
         // Who runs somebody else's study sees what it asks.
         let study = &source.plan.study;
         let why = study.why.clone().filter(|_| study.source.is_some());
@@ -74,7 +79,7 @@ impl Presentation {
             blocks.extend(report::details::details(source));
             blocks.extend(page::publication(source));
         } else {
-            let Source { plan, records, analysis, .. } = source;
+            let ResultSource { plan, records, analysis, .. } = source;
             blocks.extend(publications::summary(plan, records, analysis));
             let name = shlex::try_quote(&source.name).unwrap_or_default();
             blocks.push(Block::Text(format!("Details: kurabe report {name} --verbose.")));
@@ -119,8 +124,8 @@ impl Exports {
     }
 
     /// Writes all of them.
-    pub fn write(&self, source: &Source) -> Result<(), Refused> {
-        let Source { plan, records, analysis, facts, .. } = source;
+    pub fn write(&self, source: &ResultSource) -> Result<(), Refused> {
+        let ResultSource { plan, records, analysis, facts, .. } = source;
         if let Some(path) = &self.json {
             let facts = facts.as_ref().unwrap_or(&Value::Null);
             let json = report::export::json(plan, records, analysis, facts);

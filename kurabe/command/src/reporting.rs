@@ -8,7 +8,7 @@ use lab::judgement::judge_gates;
 use lab::result::StoredResult;
 use report::across::{Across, gates};
 use report::document;
-use report::source::Source;
+use report::source::ResultSource;
 use trust::Directory;
 use trust::file::write;
 
@@ -114,7 +114,7 @@ fn of_shards(
 }
 
 /// Judges further gates of a result, with those of its study.
-fn judge(source: &mut Source, gates: &[String]) -> Result<(), Failure> {
+fn judge(source: &mut ResultSource, gates: &[String]) -> Result<(), Failure> {
     let study = &source.plan.study;
     let labels: Vec<&str> = study.contenders.iter().map(|one| one.label.as_str()).collect();
     let names: Vec<&str> = study.workloads.iter().map(|one| one.name.as_str()).collect();
@@ -137,7 +137,7 @@ fn side_by_side(args: &ReportArgs, presentation: &Presentation) -> Result<u8, Fa
     }
     refuse_the_same_twice(&args.directories)?;
     let sources = args.directories.iter().map(|directory| read(directory));
-    let sources = sources.collect::<Result<Vec<Source>, Failure>>()?;
+    let sources = sources.collect::<Result<Vec<ResultSource>, Failure>>()?;
     let mut across = Across::new(&sources);
     if let Some(why) = across.nothing_in_common() {
         return Err(Failure::refused(why));
@@ -198,14 +198,14 @@ fn write_pictures(directory: &Path, pictures: Vec<(String, String)>) -> Result<(
 }
 
 /// Reads a result and says what of it could not be read.
-fn read(directory: &Path) -> Result<Source, Failure> {
+fn read(directory: &Path) -> Result<ResultSource, Failure> {
     if directory.join(crash::RESULT_FILE).is_file() {
         return Err(Failure::refused(format!(
             "{}: is a result of 'kurabe crash', which is reported alone; name no other",
             directory.display()
         )));
     }
-    let source = Source::of(StoredResult::read(directory).map_err(Failure::refused)?);
+    let source = ResultSource::of(StoredResult::read(directory).map_err(Failure::refused)?);
     for damage in &source.damage {
         terminal::note(&format!("kurabe: {damage}"));
     }

@@ -8,10 +8,10 @@ use std::path::PathBuf;
 mod documented;
 pub mod flags;
 pub mod from_here;
-pub mod load_flags;
 pub mod programs;
 pub mod scan;
 pub mod studies;
+pub mod workload_flags;
 
 /// The directory of a result for which none was named.
 pub fn default_directory(name: &str) -> PathBuf {

@@ -18,11 +18,11 @@ use lab::plan::{Plan, PlannedBlock, PlannedTrial};
 use lab::record::{Outcome, Phase, Record};
 use lab::result::{COMPARISONS_FILE, ResultError, ResultWriter};
 use lab::spec::{Device, TrialSpec};
-use loads::KINDS;
+use workloads::KINDS;
 
 mod schedule;
 
-pub use schedule::{Length, Schedule, Share, Terms};
+pub use schedule::{BudgetShare, Length, Schedule, Terms};
 
 /// Carries trials out, somewhere.
 pub trait Executor {
@@ -98,7 +98,7 @@ fn rounds(plan: &Plan, trials_expected: usize) -> (usize, usize) {
 
 /// Why the loop ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum End {
+pub enum StudyEnd {
     /// Every workload has enough blocks.
     Complete,
     /// The budget ended first.
@@ -110,7 +110,7 @@ pub enum End {
 }
 
 /// What the loop needs besides the plan.
-pub struct Surroundings<'a> {
+pub struct RunnerContext<'a> {
     /// The prepared device, where one is needed.
     pub device: Option<Device>,
     /// Number of this session, from 1.
@@ -137,13 +137,13 @@ const FAILED_BLOCKS_MAX: usize = 2;
 pub fn run(
     plan: &Plan,
     records: &mut Vec<Record>,
-    surroundings: &Surroundings<'_>,
+    context: &RunnerContext<'_>,
     executor: &mut dyn Executor,
     writer: &mut ResultWriter,
     observer: &mut dyn Observer,
-) -> Result<End, ResultError> {
-    let session = surroundings.session;
-    let mut end = End::Complete;
+) -> Result<StudyEnd, ResultError> {
+    let session = context.session;
+    let mut end = StudyEnd::Complete;
     let mut is_first = true;
     for block in &plan.blocks {
         let step = SoFar { plan, records, session }.step_of(block);
@@ -157,7 +157,7 @@ pub fn run(
             let mut open = Vec::new();
             for trial in unit {
                 if so_far.fails_throughout(block, trial) {
-                    end = End::Failing;
+                    end = StudyEnd::Failing;
                 } else if !so_far.is_done(trial, since) && so_far.wants(&step, trial) {
                     open.push(*trial);
                 }
@@ -172,15 +172,15 @@ pub fn run(
                 if together.is_empty() {
                     continue;
                 }
-                if (surroundings.stopped)() {
-                    return Ok(End::Stopped);
+                if (context.stopped)() {
+                    return Ok(StudyEnd::Stopped);
                 }
                 // The executor says where a trial has its files.
                 let mut specs: Vec<TrialSpec> = together
                     .iter()
                     .map(|trial| {
                         let mut spec =
-                            plan.spec(block, *trial, surroundings.device.as_ref(), PathBuf::new());
+                            plan.spec(block, *trial, context.device.as_ref(), PathBuf::new());
                         spec.side_by_side = spec.side_by_side.filter(|_| is_together);
                         spec
                     })
@@ -189,8 +189,8 @@ pub fn run(
                 let traces = begin_traces(&mut specs, writer)?;
                 let mut budget_left = None;
                 for spec in &mut specs {
-                    match so_far.limit_by_budget((surroundings.elapsed)(), spec) {
-                        Limit::Spent => return Ok(End::Budget),
+                    match so_far.limit_by_budget((context.elapsed)(), spec) {
+                        Limit::Spent => return Ok(StudyEnd::Budget),
                         Limit::Left(left) => budget_left = left,
                     }
                 }
@@ -213,14 +213,14 @@ pub fn run(
                     });
                 }
                 let mut schedule = is_together.then(|| {
-                    let run = surroundings.run_times.get(&specs[0].workload.name);
+                    let run = context.run_times.get(&specs[0].workload.name);
                     let dry_run = run.map(|run| *run * specs.len() as u32);
                     let parts = KINDS.open(&specs[0].workload.load).map_or(1, |load| load.parts());
                     let known = so_far.round(&specs[0].workload.name).map(|round| round * parts);
                     let round = known.or(dry_run);
                     let length = Length { round, ..so_far.length(block, budget_left) };
                     let terms = Terms { seed: specs[0].order_seed, length, parts };
-                    Schedule::new(terms, surroundings.elapsed)
+                    Schedule::new(terms, context.elapsed)
                 });
                 let on_event = &mut |event: &Event| observer.event(event);
                 let mut carried = executor.run(&specs, schedule.as_mut(), on_event);
@@ -257,19 +257,19 @@ pub fn run(
                 }
                 if interrupted {
                     let cut_by_budget = is_together || specs[0].timeout_ns != plan.study.timeout_ns;
-                    return Ok(if cut_by_budget && !(surroundings.stopped)() {
-                        End::Budget
+                    return Ok(if cut_by_budget && !(context.stopped)() {
+                        StudyEnd::Budget
                     } else {
-                        End::Stopped
+                        StudyEnd::Stopped
                     });
                 }
             }
         }
         if tried {
-            let analysis = analyse(plan, records, surroundings.memory_bytes);
+            let analysis = analyse(plan, records, context.memory_bytes);
             writer.write_json(COMPARISONS_FILE, &analysis.rows())?;
             observer.block_ended(records, &analysis);
-            let spent = (surroundings.elapsed)();
+            let spent = (context.elapsed)();
             let so_far = SoFar { plan, records, session };
             if let Some(words) = so_far.short_budget(block, spent).filter(|_| is_first) {
                 observer.note(&words);
@@ -477,7 +477,7 @@ impl<'a> SoFar<'a> {
         Length {
             runs: study.runs_of_block(block.block),
             rounds: study.block_time_ns.map(Duration::from_nanos),
-            share: budget_left.map(|left| Share {
+            share: budget_left.map(|left| BudgetShare {
                 least: left / due(study.blocks_min),
                 twice: left / due(2 * study.blocks_min),
             }),
@@ -496,7 +496,7 @@ impl<'a> SoFar<'a> {
                 == (&last.workload, last.block, last.warmup)
         });
         let times_ns = of_block.filter_map(|record| {
-            let sum_ns: u64 = record.slices.iter().map(lab::slice::Slice::time_ns).sum();
+            let sum_ns: u64 = record.slices.iter().map(lab::slice::RunRecord::time_ns).sum();
             sum_ns.checked_div(record.slices.len() as u64)
         });
         Some(Duration::from_nanos(times_ns.sum())).filter(|round| !round.is_zero())

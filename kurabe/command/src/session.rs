@@ -11,26 +11,26 @@ use lab::analysis::ended_by_budget;
 use lab::plan::Plan;
 use lab::record::{Outcome, Record};
 use lab::result::{COMPARISONS_FILE, PLAN_FILE, ResultWriter, StoredResult};
-use report::source::{Source, memory_bytes};
+use report::source::{ResultSource, memory_bytes};
 use serde_json::Value;
 use trial::device;
-use trial::stop::Stop;
+use trial::stop::StopFlag;
 use vocabulary::words::counted;
 
-use crate::environment::dry_run::Tried;
+use crate::environment::dry_run::DryRunReport;
 use crate::environment::{Ended, Environment, Preparation, Ready, needs_device};
 use crate::exit::{self, Failure, SIGNAL_BASE};
 use crate::power_failures::durability;
 use crate::presentation::Presentation;
 use crate::presentation::page::write_page;
 use crate::presentation::progress::Progress;
-use crate::runner::{self, End, Surroundings};
+use crate::runner::{self, RunnerContext, StudyEnd};
 use crate::terminal::{self, rough};
 
 mod forecast;
 pub mod prepare;
 
-use forecast::Forecast;
+use forecast::TimeForecast;
 
 /// A session that is about to begin.
 pub struct Session {
@@ -60,7 +60,7 @@ impl Session {
     /// Carries the plan out and says with which code to exit.
     pub fn carry_out(mut self) -> Result<u8, Failure> {
         let begun = Instant::now();
-        let stop = Stop::on_signals().map_err(Failure::broken)?;
+        let stop = StopFlag::on_signals().map_err(Failure::broken)?;
         let look = self.presentation.look;
         let mut progress = Progress::new(look, self.plan.study.workloads.len() > 1);
         let mut all_given_back = true;
@@ -87,7 +87,7 @@ impl Session {
             }
         }
         let directory = self.writer.directory().clone();
-        let source = StoredResult::read_in(directory.clone()).map(Source::of);
+        let source = StoredResult::read_in(directory.clone()).map(ResultSource::of);
         let source = source.map_err(Failure::broken)?;
         self.publish(&source)?;
         if look.live || look.lines {
@@ -177,7 +177,7 @@ impl Session {
     fn with_device(
         &mut self,
         begun: Instant,
-        stop: &Stop,
+        stop: &StopFlag,
         progress: &mut Progress,
     ) -> Result<bool, Failure> {
         let spent_before = self.spent_before;
@@ -188,7 +188,7 @@ impl Session {
         let is_spent = || bound.is_some_and(|budget| elapsed() >= budget);
         let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let study = &self.plan.study;
-        let forecast = RefCell::new(Forecast::new(&self.plan, &self.records, bound));
+        let forecast = RefCell::new(TimeForecast::new(&self.plan, &self.records, bound));
         let short = RefCell::new(None);
         // What is refused prints nothing else before.
         let headlines = RefCell::new(self.headlines());
@@ -210,7 +210,7 @@ impl Session {
                 progress.say(&words);
             }
         };
-        let mut tried = |tried: Tried| {
+        let mut tried = |tried: DryRunReport| {
             let mut forecast = forecast.borrow_mut();
             forecast.tried = Some(tried);
             forecast.too_short(elapsed()).map_or(Ok(()), |words| Err(Failure::refused(words)))
@@ -247,7 +247,7 @@ impl Session {
         // Not before the device is there: what is refused leaves no result.
         progress.say(&format!("result: {}", self.writer.directory().path().display()));
         let stopped = || stop.raised();
-        let surroundings = Surroundings {
+        let context = RunnerContext {
             device,
             session,
             elapsed: &elapsed,
@@ -259,17 +259,17 @@ impl Session {
         let end = runner::run(
             &self.plan,
             &mut self.records,
-            &surroundings,
+            &context,
             &mut *self.environment,
             &mut self.writer,
             progress,
         );
-        if matches!(end, Ok(End::Budget)) {
+        if matches!(end, Ok(StudyEnd::Budget)) {
             ended_by_budget(&mut self.plan, &self.records);
             self.writer.write_json(PLAN_FILE, &self.plan).map_err(Failure::broken)?;
         }
         let mut cut = Ok(());
-        if matches!(end, Ok(End::Complete | End::Budget)) {
+        if matches!(end, Ok(StudyEnd::Complete | StudyEnd::Budget)) {
             cut = durability::cut_all(
                 &self.plan,
                 &mut self.records,
@@ -308,24 +308,24 @@ impl Session {
             }
             let stored = StoredResult::read_in(directory.clone());
             let stored = stored.map_err(|error| error.to_string())?;
-            exports.write(&Source::of(stored)).map_err(|error| error.to_string())
+            exports.write(&ResultSource::of(stored)).map_err(|error| error.to_string())
         })
     }
 
     /// What the user is told of the end, unless it is the planned one.
-    fn words_of(&self, end: End, all_given_back: bool) -> Option<String> {
+    fn words_of(&self, end: StudyEnd, all_given_back: bool) -> Option<String> {
         let resume = format!("kurabe resume {}", self.writer.directory().path().display());
         match end {
-            End::Complete => None,
-            End::Budget => Some(format!(
+            StudyEnd::Complete => None,
+            StudyEnd::Budget => Some(format!(
                 "the budget of {} ended the study",
                 rough(self.budget().unwrap_or_default())
             )),
-            End::Stopped if all_given_back => {
+            StudyEnd::Stopped if all_given_back => {
                 Some(format!("stopped; everything was given back. Go on by: {resume}"))
             }
-            End::Stopped => Some(format!("stopped. Go on by: {resume}")),
-            End::Failing => Some(format!(
+            StudyEnd::Stopped => Some(format!("stopped. Go on by: {resume}")),
+            StudyEnd::Failing => Some(format!(
                 "under {} every run failed, round after round, so no more were tried; remove the cause, then continue with: {resume}",
                 self.failing_workloads().join(", ")
             )),
@@ -344,13 +344,13 @@ impl Session {
         names.filter(|name| failed(name)).collect()
     }
 
-    fn publish(&self, source: &Source) -> Result<(), Failure> {
+    fn publish(&self, source: &ResultSource) -> Result<(), Failure> {
         let rows = source.analysis.rows();
         self.writer.write_json(COMPARISONS_FILE, &rows).map_err(Failure::broken)?;
         self.presentation.exports.write(source).map_err(Failure::broken)
     }
 
-    fn exit_code(&self, source: &Source, all_given_back: bool) -> u8 {
+    fn exit_code(&self, source: &ResultSource, all_given_back: bool) -> u8 {
         let analysis = &source.analysis;
         match self.presentation.own {
             _ if !all_given_back => exit::TRIAL_FAILED,
@@ -360,6 +360,6 @@ impl Session {
     }
 }
 
-fn signal_code(stop: &Stop) -> Option<u8> {
+fn signal_code(stop: &StopFlag) -> Option<u8> {
     stop.signal().map(|number| SIGNAL_BASE + number as u8)
 }

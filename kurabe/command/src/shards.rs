@@ -13,11 +13,11 @@ use lab::result::{
     COMPARISONS_FILE, HISTOGRAMS_DIRECTORY, PLAN_FILE, RECORDS_FILE, ResultWriter, STUDY_FILE,
     StoredResult, TRACES_DIRECTORY,
 };
-use lab::spec::Output;
+use lab::spec::OutputTarget;
 use lab::study::{Study, check_name};
 use report::document;
 use report::machines::{Merged, Missing};
-use report::source::Source;
+use report::source::ResultSource;
 use serde::{Deserialize, Serialize};
 use trust::{Directory, Refused};
 use vocabulary::path::UserPath;
@@ -69,7 +69,7 @@ pub fn shard(args: &ShardArgs) -> Result<u8, Failure> {
             "--on ssh: a shard is run by the machine that is to be measured; leave --on out, and start 'kurabe run SHARD' there",
         ));
     }
-    if matches!(study.output, Output::File(_)) {
+    if matches!(study.output, OutputTarget::File(_)) {
         return Err(Failure::refused(NO_FILE_OF_SHARDS));
     }
     study.directory = Some(UserPath::typed("."));
@@ -190,7 +190,8 @@ pub fn merge(args: &MergeArgs) -> Result<u8, Failure> {
         copy(&stored.directory, &to).map_err(Failure::broken)?;
         joined.shards.push(name);
     }
-    let sources: Vec<Source> = used.into_iter().map(|(_, stored)| Source::of(stored)).collect();
+    let sources: Vec<ResultSource> =
+        used.into_iter().map(|(_, stored)| ResultSource::of(stored)).collect();
     let merged = Merged::new(&sources, &joined.missing);
     joined.comparisons = serde_json::to_value(&merged.workloads).expect("costs have a JSON form");
     let blocks = report::machines::document(&merged);
@@ -223,8 +224,8 @@ pub fn report(path: &Path) -> Result<(String, Vec<document::Block>), Failure> {
     if !joined.shards.iter().all(|name| is_name(name) && seen.insert(name)) {
         return Err(damaged("names a shard outside of the result, or one twice".into()));
     }
-    let read = |name: &String| StoredResult::read(&path.join(name)).map(Source::of);
-    let sources: Vec<Source> =
+    let read = |name: &String| StoredResult::read(&path.join(name)).map(ResultSource::of);
+    let sources: Vec<ResultSource> =
         joined.shards.iter().map(read).collect::<Result<_, _>>().map_err(Failure::refused)?;
     if sources.is_empty() {
         return Err(damaged("names no shard".into()));

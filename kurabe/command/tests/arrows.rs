@@ -68,7 +68,7 @@ fn no_arrow_runs_backwards() {
         placed.insert(name);
     }
     // What must never be known, however the table changes.
-    let never = [("lab", "loads"), ("loads", "lab"), ("report", "trial"), ("lump", "lab")];
+    let never = [("lab", "workloads"), ("workloads", "lab"), ("report", "trial"), ("lump", "lab")];
     for (name, other) in never {
         assert!(!arrows[name].contains(other), "{name} knows {other}");
     }
@@ -260,7 +260,7 @@ fn sources_with(texts: &[&str]) -> BTreeSet<String> {
     found
 }
 
-/// The standard library recurses, with a descriptor for each directory: a load can nest more of them
+/// The standard library recurses, with a descriptor for each directory: a workload can nest more of them
 /// than there is stack.
 #[test]
 fn trees_are_removed_by_trust_alone() {
@@ -295,7 +295,7 @@ fn the_clock_on_the_wall_is_asked_only_for_moments_that_are_recorded() {
         // The name of a result, which another number follows where it is taken.
         "kurabe/command/src/request.rs",
         // The head of a log of histograms.
-        "kurabe/loads/src/kind.rs",
+        "kurabe/workloads/src/kind.rs",
         // Times of files.
         "minfs/src/fuse/served.rs",
         "minfs/src/shared.rs",

@@ -24,7 +24,7 @@ const BYTES_LOAD: &str = "for i in $(seq 20); do printf %04096d $i | \
 const BYTES_CHECK: &str =
     "n=$(tail -n 1 $2); [ \"$(sed 's/^0*//;s/^$/0/' $1/log)\" -ge \"${n:-0}\" ]";
 const BYTES_SETUP: &str = "printf %04096d 0 >log; sync; sync $(findmnt -no SOURCE -T .)";
-/// The device is flushed as well, since a mount without barriers does not do it: what is lost is of the load.
+/// The device is flushed as well, since a mount without barriers does not do it: what is lost is of the workload.
 const SETUP: &str = "touch log; sync; sync $(findmnt -no SOURCE -T .)";
 
 /// A directory holds these files, which only their user can read.
@@ -454,7 +454,7 @@ fn promises_are_kept_or_broken_as_the_device_lets_them() {
     site.expect_nothing_left();
 }
 
-/// Whatever bytes they are; what the load wrote last counts without a line break too.
+/// Whatever bytes they are; what the workload wrote last counts without a line break too.
 #[test]
 fn acknowledgements_are_bytes() {
     if !root() {
@@ -499,7 +499,7 @@ fn what_proves_nothing_is_said() {
     assert!(silent.stdout.contains("acknowledged nothing"), "{}", silent.stdout);
     let wrong = crash("exit 1", "echo a", "wrong").expect(2);
     assert!(wrong.stdout.contains("fails before any power cut"), "{}", wrong.stdout);
-    // It holds of what the load leaves, and would blame every cut before the file was there.
+    // It holds of what the workload leaves, and would blame every cut before the file was there.
     let early = crash("test -e $1/b", "echo a >b; sync b; echo a", "early").expect(2);
     assert!(early.stdout.contains("on what the setup left"), "{}", early.stdout);
     let unknown = crash("exit 9", "echo a", "unknown").expect(1);

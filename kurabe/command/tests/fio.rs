@@ -23,9 +23,9 @@ fn ran(contenders: &[&str], job: &str, flags: &[&str]) -> Option<(Site, Ran)> {
     Some((site, ran))
 }
 
-/// What a completed record says of its load.
+/// What a completed record says of its workload.
 #[track_caller]
-fn load_of(record: &Value) -> &Value {
+fn workload_of(record: &Value) -> &Value {
     assert_eq!(record["outcome"]["kind"], "completed", "{}", record["outcome"]);
     &record["load"]
 }
@@ -58,7 +58,7 @@ fn stages_are_ranked_and_reported_one_by_one() {
     let Some((site, ran)) = ran(&["ext2", "ext4"], STAGES, &gates) else { return };
     // One block decides nothing.
     let ran = ran.expect(4);
-    let load = &load_of(&site.record_of("ext2")).clone();
+    let load = &workload_of(&site.record_of("ext2")).clone();
     let parts = ["big_reads: read", "writes: write", "small_reads: read"];
     // 256 KiB are compared by bytes, 4 KiB by operations.
     let orders =
@@ -100,7 +100,7 @@ fn flushes_are_counted_for_each_write_and_not_for_each_sync() {
     let flags = ["--side-by-side", "--device", "mem:128M", "--rounds", "1", "--fio", "job.fio"];
     site.compare(&["a: ext4", "b: ext4"], &flags, &[]).expect(0);
     for record in site.records() {
-        assert_eq!(load_of(&record)["operations"], 256, "{record:#}");
+        assert_eq!(workload_of(&record)["operations"], 256, "{record:#}");
         assert!(record["slices"].as_array().unwrap().len() > 1, "one turn shows nothing");
     }
     let whole = site.run(&["report", "result", "--verbose"]).expect(0).stdout;
@@ -121,7 +121,7 @@ fn a_job_without_a_size_does_the_same_work_everywhere() {
     let said = words(&ran.expect(0).stdout);
     assert!(said.contains("size=83886080 bytes (80M) for jobs without a size"), "{said}");
     for record in site.records() {
-        assert_eq!(load_of(&record)["written_bytes"], 80 << 20, "{record:#}");
+        assert_eq!(workload_of(&record)["written_bytes"], 80 << 20, "{record:#}");
     }
 }
 
@@ -130,7 +130,7 @@ fn the_group_that_is_named_ranks() {
     let flags = ["--fio-rank", "small_reads"];
     let Some((site, ran)) = ran(&["ext2"], STAGES, &flags) else { return };
     ran.expect(0);
-    assert_eq!(metrics(load_of(&site.record_of("ext2")))[0], "small_reads: read operations");
+    assert_eq!(metrics(workload_of(&site.record_of("ext2")))[0], "small_reads: read operations");
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn a_job_that_verifies_is_ranked_by_its_writes() {
         let ran = ran.expect(0);
         assert!(words(&ran.stdout).contains("write operations"), "{}", ran.stdout);
         let record = site.record_of("ext2");
-        let load = load_of(&record);
+        let load = workload_of(&record);
         let writes = ["write operations", "write bandwidth"];
         assert_eq!(metrics(load), [writes, ["verify operations", "verify bandwidth"]].concat());
         let operations = operations(load);
@@ -159,7 +159,7 @@ fn trims_are_a_metric_and_a_run_without_operations_is_not_ranked_by_its_length()
     let Some((site, ran_trims)) = ran(&["raw"], trims, &["--discard"]) else { return };
     ran_trims.expect(0);
     let record = site.record_of("raw");
-    assert_eq!(metrics(load_of(&record)), ["trim operations", "trim bandwidth"]);
+    assert_eq!(metrics(workload_of(&record)), ["trim operations", "trim bandwidth"]);
     let idle = "[a]\nioengine=cpuio\ncpuload=1\nruntime=1\ntime_based\n";
     let Some((_, ran)) = ran(&["ext2"], idle, &[]) else { return };
     ran.expect(1).says(&["nothing to compare"]);
@@ -184,8 +184,8 @@ fn what_fio_does_not_measure_has_no_latency() {
     let Some((site, ran)) = ran(&["ext2"], job, &[]) else { return };
     ran.expect(0);
     let record = site.record_of("ext2");
-    assert_eq!(metrics(load_of(&record)), ["read operations", "read bandwidth"]);
-    assert_eq!(load_of(&record)["latencies"], Value::Null);
+    assert_eq!(metrics(workload_of(&record)), ["read operations", "read bandwidth"]);
+    assert_eq!(workload_of(&record)["latencies"], Value::Null);
 }
 
 #[test]
@@ -246,7 +246,7 @@ fn places_of_another_machine_become_the_contender() {
     assert!(said.contains(&format!("the contender's directory {names}")), "{said}");
     for label in ["raw", "ext2"] {
         let expected = ["a: write operations", "a: write bandwidth"];
-        assert_eq!(metrics(load_of(&site.record_of(label)))[..2], expected, "{label}");
+        assert_eq!(metrics(workload_of(&site.record_of(label)))[..2], expected, "{label}");
     }
 }
 
@@ -260,7 +260,7 @@ fn a_job_that_syncs_what_it_appends_has_the_flushes_of_a_growing_file() {
         let (site, ran) = ran(&["ext4"], job, flags)?;
         let said = words(&ran.expect(0).stdout);
         let record = site.record_of("ext4");
-        load_of(&record);
+        workload_of(&record);
         let flushes = phase(&record, "run")["device"]["flushes"].as_u64().unwrap();
         Some((flushes, said, record["flushes_uncounted"] == true))
     };

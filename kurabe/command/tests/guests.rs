@@ -145,14 +145,14 @@ fn what_is_missing_is_said_before_anything_is_touched() {
 }
 
 /// A test's turn: no other one runs a guest.
-struct Turn {
+struct GuestTestLock {
     _built: Arc<Site>,
     _one: MutexGuard<'static, ()>,
 }
 
 /// A site with a guest, which was built once for all. One test at a time has one: two emulated
 /// processors beside each other only make both wait.
-fn site_with_guest() -> Option<(Site, Turn)> {
+fn site_with_guest() -> Option<(Site, GuestTestLock)> {
     static ONE: Mutex<()> = Mutex::new(());
     static BUILT: Shared<Site> = Shared::new();
     let directory = packages()?;
@@ -175,7 +175,7 @@ fn site_with_guest() -> Option<(Site, Turn)> {
     assert!(
         copy.arg("-a").arg(built.own().join("guests")).arg(site.own()).status().unwrap().success()
     );
-    Some((site, Turn { _built: built, _one: one }))
+    Some((site, GuestTestLock { _built: built, _one: one }))
 }
 
 fn ends(site: &Site) -> BTreeMap<String, (String, String)> {
@@ -340,7 +340,7 @@ fn a_mirror_that_loses_a_member_with_the_power_is_opened_without_it() {
 }
 
 /// A site with a guest that several nodes can have a file system in.
-fn site_with_gfs2() -> Option<(Site, Turn)> {
+fn site_with_gfs2() -> Option<(Site, GuestTestLock)> {
     let both = site_with_guest()?;
     let show = Command::new("apt-cache").args(["show", "gfs2-utils"]).output();
     let has_tools = show.is_ok_and(|show| show.status.success() && !show.stdout.is_empty());

@@ -26,7 +26,7 @@ const PROGRAMS: [&str; 12] = [
     "ldb",
 ];
 
-/// The functions of the crate `loads` that make a command, with what they start.
+/// The functions of the crate `workloads` that make a command, with what they start.
 const STARTERS: [(&str, &str, &str); 11] = [
     ("age/place.rs", "run", "git"),
     ("enclosure.rs", "refusal", "a process that never becomes a program"),
@@ -143,7 +143,7 @@ fn sources(directory: &Path, into: &mut Vec<PathBuf>) {
 
 #[test]
 fn the_crate_of_loads_makes_commands_in_listed_functions_only() {
-    let source = root().join("kurabe/loads/src");
+    let source = root().join("kurabe/workloads/src");
     let mut files = Vec::new();
     sources(&source, &mut files);
     let makers = files.iter().flat_map(|path| {

@@ -231,7 +231,7 @@ fn files_of_a_stack_belong_to_the_user_and_unknown_mount_options_are_refused() {
         fs::remove_dir_all(site.work().join("result")).unwrap();
     }
     // What lies below a layer is not the user's to change: its daemon works there as root.
-    let reach = "for at in $(awk '{print $5}' /proc/self/mountinfo); do case $at in $KURABE_DIR) ;; */room/*) \
+    let reach = "for at in $(awk '{print $5}' /proc/self/mountinfo); do case $at in $KURABE_DIR) ;; */work/*) \
                  if (cd $at) || (cd $at/bound) || (cd $at/..) && (cd $at/../below); then exit 7; fi;; esac; done 2>/dev/null";
     for stack in ["bindfs over ext4", "bindfs over overlayfs over ext4"] {
         if uppers().contains(&"bindfs".to_string()) {

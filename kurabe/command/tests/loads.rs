@@ -1,4 +1,4 @@
-//! Every load through the command line, small: what it records, what is refused before anything is
+//! Every workload through the command line, small: what it records, what is refused before anything is
 //! touched, what becomes of a tool that dies.
 
 mod harness;
@@ -10,18 +10,18 @@ use std::process::Command;
 use harness::{KURABE, Ran, Site, phase, root, signal, tool, wait_until, written_bytes};
 use serde_json::Value;
 
-/// `kurabe compare` of a load that is no command.
-fn load_command(site: &Site, contenders: &[&str], flags: &[&str]) -> Command {
+/// `kurabe compare` of a workload that is no command.
+fn workload_command(site: &Site, contenders: &[&str], flags: &[&str]) -> Command {
     site.compare_command(contenders, flags, &[])
 }
 
 fn compare(site: &Site, contenders: &[&str], flags: &[&str]) -> Ran {
-    site.finish(load_command(site, contenders, flags))
+    site.finish(workload_command(site, contenders, flags))
 }
 
-/// What a completed record says of its load.
+/// What a completed record says of its workload.
 #[track_caller]
-fn load_of(record: &Value) -> &Value {
+fn workload_of(record: &Value) -> &Value {
     assert_eq!(record["outcome"]["kind"], "completed", "{}", record["outcome"]);
     &record["load"]
 }
@@ -62,7 +62,7 @@ fn stores_are_contenders() {
     site.expect_nothing_left();
     for record in site.records() {
         let store = record["contender"]["store"].as_str().expect("it has a store of its own");
-        assert_eq!(load_of(&record)["details"]["store"], store, "{record}");
+        assert_eq!(workload_of(&record)["details"]["store"], store, "{record}");
         let label = record["contender"]["label"].as_str().unwrap();
         assert!(label.starts_with(store), "{label}");
     }
@@ -85,7 +85,7 @@ fn objects_are_verified_on_every_kind_of_contender() {
     let site = Site::new();
     fs::write(site.work().join("p.obj"), PROGRAM).unwrap();
     let flags = ["--objects", "p.obj", "--verify", "--rounds", "2", "--export-csv", "t.csv"];
-    // What ext4 writes in the background is no part of the store's bill.
+    // What ext4 writes in the background is no part of the store's cost.
     let mut contenders = vec!["raw", "ext4: ext4 -E lazy_itable_init=0"];
     // Its tools are of the workspace, but of another package.
     if Path::new(KURABE).with_file_name("minfs").exists() {
@@ -96,7 +96,7 @@ fn objects_are_verified_on_every_kind_of_contender() {
     let records = site.records();
     assert_eq!(records.len(), 2 * contenders.len());
     for record in &records {
-        let load = load_of(record);
+        let load = workload_of(record);
         // Contenders took turns, with a store of its own in each; latencies are those of all turns.
         let slices = slices_of(record);
         assert!(slices > 1, "{record}");
@@ -111,7 +111,7 @@ fn objects_are_verified_on_every_kind_of_contender() {
             "{check}"
         );
         assert_eq!(check["violated"], 0);
-        // The sweep is no part of the bill: it is a phase of its own, and reads every object.
+        // The sweep is no part of the cost: it is a phase of its own, and reads every object.
         let swept_bytes = phase(record, "verify")["device"]["read_bytes"].as_u64().unwrap();
         let label = record["contender"]["label"].as_str().unwrap();
         let on_device = label != "ext4";
@@ -120,7 +120,7 @@ fn objects_are_verified_on_every_kind_of_contender() {
         let facts = &load["details"]["store_facts"];
         assert_eq!(
             facts["capacity_bytes"],
-            load_of(&records[0])["details"]["store_facts"]["capacity_bytes"]
+            workload_of(&records[0])["details"]["store_facts"]["capacity_bytes"]
         );
         let journal_bytes: u64 = facts["journal_bytes"].as_str().unwrap().parse().unwrap();
         assert!(written_bytes(record, "layout") > journal_bytes, "{label}");
@@ -136,7 +136,7 @@ fn objects_are_verified_on_every_kind_of_contender() {
             by_device.checked_sub(by_store).expect("the device writes what the store does");
         assert!(records_bytes.contains(&beyond), "{label}: {by_device} for {by_store}");
         if label == "minfs" {
-            // Its slots are read by its mount, and not by the load.
+            // Its slots are read by its mount, and not by the workload.
             assert!(phase(record, "mount")["device"]["read_bytes"].as_u64().unwrap() > 4096);
             assert!(phase(record, "unmount")["elapsed_ns"].as_u64().unwrap() > 0);
         }
@@ -169,13 +169,13 @@ fn trees_are_proved_equal() {
     compare(&site, &["ext4", "ext2"], &["--rounds", "1", "--tree", "synthetic:60"]).expect(0);
     site.expect_nothing_left();
     let (ext4, ext2) = (site.record_of("ext4"), site.record_of("ext2"));
-    let proof = load_of(&ext4)["proof"].as_str().unwrap();
+    let proof = workload_of(&ext4)["proof"].as_str().unwrap();
     assert!(proof.starts_with("tree ") && proof.len() > 30, "{proof}");
-    assert_eq!(proof, load_of(&ext2)["proof"]);
+    assert_eq!(proof, workload_of(&ext2)["proof"]);
     let phases = ["all phases", "copy", "unpack", "rewrite", "delete each", "delete all"];
-    assert_eq!(metric_names(load_of(&ext4)), phases);
+    assert_eq!(metric_names(workload_of(&ext4)), phases);
     assert!(slices_of(&ext4) > 1 && slices_of(&ext4) == slices_of(&ext2));
-    assert_eq!(latency(load_of(&ext4), "rewrite")["count"], 60 * slices_of(&ext4));
+    assert_eq!(latency(workload_of(&ext4), "rewrite")["count"], 60 * slices_of(&ext4));
     let whole = site.run(&["report", "result", "--verbose"]).expect(0).stdout;
     assert!(whole.contains("delete each"), "{whole}");
     // Long lines are broken between words.
@@ -184,7 +184,7 @@ fn trees_are_proved_equal() {
     // Other trees, other proofs.
     let other = Site::new();
     compare(&other, &["ext4"], &["--tree", "synthetic:61"]).expect(0);
-    assert_ne!(load_of(&other.record_of("ext4"))["proof"], proof);
+    assert_ne!(workload_of(&other.record_of("ext4"))["proof"], proof);
 }
 
 #[test]
@@ -195,13 +195,13 @@ fn fio_finds_its_files_laid_out_and_the_run_is_billed_alone() {
     const SIZE_BYTES: u64 = 8 << 20;
     let site = Site::new();
     let job = "rw=randread bs=4k direct=1 number_ios=500 size=8m";
-    // Nothing but the load writes: ext4 would go on making its tables after a short wait.
+    // Nothing but the workload writes: ext4 would go on making its tables after a short wait.
     let ext4 = "ext4: ext4 -E lazy_itable_init=0,lazy_journal_init=0";
     compare(&site, &["raw", ext4], &["--one-at-a-time", "--fio", job]).expect(0);
     site.expect_nothing_left();
     for label in ["raw", "ext4"] {
         let record = site.record_of(label);
-        let load = load_of(&record);
+        let load = workload_of(&record);
         assert_eq!(latency(load, "read")["count"], 500, "{label}");
         assert_eq!(metric_names(load), ["read operations", "read bandwidth"]);
         assert_eq!(load["details"]["laid_out_in_run"], 0, "{label}");
@@ -217,8 +217,8 @@ fn fio_finds_its_files_laid_out_and_the_run_is_billed_alone() {
     fs::write(other.work().join("job.fio"), text).unwrap();
     compare(&other, &["ext2"], &["--fio", "job.fio"]).expect(0);
     let record = other.record_of("ext2");
-    assert_eq!(latency(load_of(&record), "one: write")["count"], 96);
-    assert_eq!(latency(load_of(&record), "two: read")["count"], 96);
+    assert_eq!(latency(workload_of(&record), "one: write")["count"], 96);
+    assert_eq!(latency(workload_of(&record), "two: read")["count"], 96);
     // Buffered writes are on the device by the end of the run that is ranked, not after it.
     assert!(written_bytes(&record, "run") >= 24 << 20, "{}", written_bytes(&record, "run"));
 }
@@ -234,14 +234,15 @@ fn the_matrix_tells_the_overhead_against_raw() {
     compare(&site, &["ext4", "raw"], &flags).expect(0);
     site.expect_nothing_left();
     let record = site.record_of("ext4");
-    let names = metric_names(load_of(&record));
+    let names = metric_names(workload_of(&record));
     assert_eq!(names.len(), 1 + 9);
     assert_eq!(names[..2], ["geometric mean of all cells", "randread-psync-1-4k"]);
     assert!(names.contains(&"randrw-70-30-io_uring-64-4k"), "{names:?}");
-    assert_eq!(load_of(&record)["details"]["matrix"]["size_bytes"], 16 << 20);
+    assert_eq!(workload_of(&record)["details"]["matrix"]["size_bytes"], 16 << 20);
     // The cells ran in an order of the trial's own, and are told in the matrix's.
     let order = |label: &str| {
-        let order = load_of(&site.record_of(label))["details"]["order"].as_array().unwrap().clone();
+        let order =
+            workload_of(&site.record_of(label))["details"]["order"].as_array().unwrap().clone();
         order.iter().map(|name| name.as_str().unwrap().to_string()).collect::<Vec<String>>()
     };
     let (one, mut other) = (order("ext4"), order("raw"));
@@ -250,8 +251,8 @@ fn the_matrix_tells_the_overhead_against_raw() {
     let mut told: Vec<&str> = names[1..].to_vec();
     told.sort();
     assert_eq!(other, told);
-    assert_eq!(load_of(&record).get("findings"), None, "nothing was laid out within the run");
-    let written = latency(load_of(&record), "randrw-70-30-io_uring-32-4k-write");
+    assert_eq!(workload_of(&record).get("findings"), None, "nothing was laid out within the run");
+    let written = latency(workload_of(&record), "randrw-70-30-io_uring-32-4k-write");
     assert!(
         written["count"].as_u64().unwrap() > 0
             && written["quantiles_ns"][1][1].as_u64().unwrap() > 0
@@ -278,13 +279,13 @@ fn dbench_and_its_replay() {
     let site = Site::new();
     compare(&site, &["ext4"], &["--dbench", "1", "--time", "3s"]).expect(0);
     let record = site.record_of("ext4");
-    assert_eq!(metric_names(load_of(&record)), ["throughput", "operations"]);
-    let output = load_of(&record)["details"]["finished"]["stdout"].as_str().unwrap();
+    assert_eq!(metric_names(workload_of(&record)), ["throughput", "operations"]);
+    let output = workload_of(&record)["details"]["finished"]["stdout"].as_str().unwrap();
     assert!(output.contains("Throughput"), "its own output is kept: {output}");
     // dbench prints two lines of progress in 3 s; the third second is no less of the run.
-    assert_eq!(load_of(&record)["series"][0]["values"].as_array().unwrap().len(), 3);
+    assert_eq!(workload_of(&record)["series"][0]["values"].as_array().unwrap().len(), 3);
     // Its own table: counts, means and maxima, and no percentiles.
-    let written = latency(load_of(&record), "WriteX");
+    let written = latency(workload_of(&record), "WriteX");
     assert!(written["count"].as_u64().unwrap() > 100 && written["max_ns"].as_u64().unwrap() > 0);
     assert_eq!(written["quantiles_ns"], serde_json::json!([]));
     let whole = site.run(&["report", "result", "--verbose"]).expect(0);
@@ -293,15 +294,15 @@ fn dbench_and_its_replay() {
     compare(&other, &["ext4"], &["--dbench-replay", "1", "--time", "1s"]).expect(0);
     other.expect_nothing_left();
     let record = other.record_of("ext4");
-    assert_eq!(metric_names(load_of(&record)), ["throughput", "operations"]);
-    let note = load_of(&record)["note"].as_str().unwrap();
+    assert_eq!(metric_names(workload_of(&record)), ["throughput", "operations"]);
+    let note = workload_of(&record)["note"].as_str().unwrap();
     assert!(note.starts_with("no client finished the load file's 458,344"), "{note}");
-    let written = latency(load_of(&record), "WriteX");
+    let written = latency(workload_of(&record), "WriteX");
     assert!(
         written["count"].as_u64().unwrap() > 100
             && written["quantiles_ns"][4][1].as_u64().unwrap() > 0
     );
-    assert!(!load_of(&record)["series"].as_array().unwrap().is_empty());
+    assert!(!workload_of(&record)["series"].as_array().unwrap().is_empty());
 }
 
 #[test]
@@ -313,15 +314,15 @@ fn bonnie() {
     compare(&site, &["ext2"], &["--bonnie", "--size", "16M", "--device", "mem:128M"]).expect(0);
     site.expect_nothing_left();
     let record = site.record_of("ext2");
-    let names = metric_names(load_of(&record));
+    let names = metric_names(workload_of(&record));
     assert!(names.contains(&"output per character"), "{names:?}");
     assert!(names.contains(&"output block, longest"), "{names:?}");
-    let details = &load_of(&record)["details"];
+    let details = &workload_of(&record)["details"];
     assert!(details["records"][0]["tests"].as_array().unwrap().len() > 8, "{details:#}");
     assert!(!details["finished"]["stdout"].as_str().unwrap().is_empty());
 }
 
-/// Runs `kurabe compare` of a load and checks that it is refused before anything is touched.
+/// Runs `kurabe compare` of a workload and checks that it is refused before anything is touched.
 #[track_caller]
 fn refused(files: &[(&str, &str)], contenders: &[&str], flags: &[&str], says: &[&str]) {
     let site = Site::new();
@@ -342,7 +343,7 @@ fn pgbench_runs_on_a_server_of_its_own_and_its_figure_is_ours() {
     let flags = ["--device", "mem:384M", "--runs", "1", "--time", "2s", "--pgbench", "2 scale=1"];
     compare(&site, &["ext4", "xfs"], &flags).expect(0);
     for record in site.records() {
-        let load = load_of(&record);
+        let load = workload_of(&record);
         let details = &load["details"];
         let output = details["pgbench_output"].as_str().unwrap();
         let (_, rest) = output.split_once("tps = ").unwrap();
@@ -386,7 +387,7 @@ fn databases_run_on_their_own_and_their_figures_are_ours() {
         let flags = ["--device", device, "--runs", "1", "--time", "2s", flag, text];
         compare(&site, &["ext4"], &flags).expect(0);
         let record = &site.records()[0];
-        let load = load_of(record);
+        let load = workload_of(record);
         let details = &load["details"];
         assert_eq!(load["metrics"][0]["name"], metric);
         let rate = load["metrics"][0]["value"].as_f64().unwrap();
@@ -595,7 +596,7 @@ fn a_job_runs_on_several_nodes_at_once_and_the_one_that_fails_is_named() {
     command.args(["--fio", "rw=randrw bs=4k size=2m", "--runs", "1", "--style", "basic"]);
     site.finish(command).expect(0);
     let record = site.record_of("a");
-    let load = load_of(&record);
+    let load = workload_of(&record);
     let nodes = load["details"]["nodes"].as_array().unwrap();
     let names: Vec<&str> = nodes.iter().filter_map(|node| node["node"].as_str()).collect();
     assert_eq!(names, ["10.9.1.2", "10.9.2.2"]);
@@ -630,7 +631,7 @@ fn a_tool_that_dies_is_recorded_with_its_words_and_the_others_go_on() {
     }
     let site = Site::new();
     let job = "rw=randread bs=4k size=4m time_based runtime=2 rate_iops=100";
-    let running = site.start(load_command(&site, &["ext4", "ext2"], &["--fio", job]));
+    let running = site.start(workload_command(&site, &["ext4", "ext2"], &["--fio", job]));
     let arguments = |number: &i32| {
         let bytes = fs::read(format!("/proc/{number}/cmdline")).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
@@ -656,7 +657,7 @@ fn a_tool_that_dies_is_recorded_with_its_words_and_the_others_go_on() {
     let output = outcome["output"].as_str().unwrap();
     assert!(output.contains("`fio` was killed by signal 9"), "{output}");
     assert!(ran.stderr.contains("was killed by signal 9"), "{}", ran.stderr);
-    assert!(latency(load_of(other[0]), "read")["count"].as_u64().unwrap() > 50);
+    assert!(latency(workload_of(other[0]), "read")["count"].as_u64().unwrap() > 50);
 }
 
 #[test]

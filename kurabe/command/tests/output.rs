@@ -154,7 +154,7 @@ fn exports_hold_every_trial() {
         assert!(text.contains("\"verdict\"") && text.contains("\"seed\""), "{json:#}");
         let csv = read("all.csv");
         assert_eq!(csv.lines().count(), 1 + 8, "{csv}");
-        // The load's name has no comma, so that the fields can be split here.
+        // The workload's name has no comma, so that the fields can be split here.
         let rows: Vec<Vec<&str>> = csv.lines().map(|line| line.split(',').collect()).collect();
         assert!(rows.iter().all(|row| row.len() == rows[0].len()), "{csv}");
         let column = |name: &str| rows[0].iter().position(|head| *head == name).unwrap();
@@ -204,7 +204,7 @@ fn where_there_is_no_live_line_each_block_begins_with_what_is_left() {
     assert!(lines[1].starts_with("round 1 of 1, about "), "{lines:?}");
 }
 
-/// Of a load with figures of its own the lines show the one that is compared, not the wall time.
+/// Of a workload with figures of its own the lines show the one that is compared, not the wall time.
 #[test]
 fn lines_show_the_figure_that_is_compared() {
     let two = Two::new();

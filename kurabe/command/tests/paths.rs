@@ -1,5 +1,5 @@
 //! Paths that the user typed lead to the user's files, whatever the working directory of the trial
-//! or of the load's process is.
+//! or of the workload's process is.
 
 mod harness;
 

@@ -53,7 +53,7 @@ fn a_block_has_equal_turns_and_its_records_their_mean() {
         let told = harness::phase(record, "run")["elapsed_ns"].as_u64().unwrap();
         assert!(told.abs_diff(mean) <= 1, "{told} for {mean}");
         let written = slices(record)[0]["device"]["written_bytes"].as_u64().unwrap();
-        assert!(written >= 1 << 20, "its sync is in the bill: {written} bytes");
+        assert!(written >= 1 << 20, "its sync is in the cost: {written} bytes");
     }
     site.expect_nothing_left();
 }
@@ -124,7 +124,7 @@ fn a_matrix_takes_turns_cell_by_cell() {
             let told = metric["value"].as_f64().unwrap();
             assert!((told / mean - 1.0).abs() < 1e-9, "{told} for {values:?}");
         }
-        // The bill of a run is that of its cells together.
+        // The cost of a run is that of its cells together.
         let runs = slices.len() as u64 / 9;
         let run: u64 = slices.iter().map(|slice| slice["run_ns"].as_u64().unwrap()).sum();
         let told = harness::phase(record, "run")["elapsed_ns"].as_u64().unwrap();

@@ -106,7 +106,7 @@ impl There {
         near.finish(self.near(near.compare_command(contenders, &flags, command)))
     }
 
-    /// Starts a comparison, and waits until its load runs there.
+    /// Starts a comparison, and waits until its workload runs there.
     fn start_long(&self, near: &Site) -> Running {
         let file = self.site.home().join("begun");
         let _ = fs::remove_file(&file);

@@ -6,15 +6,15 @@ use std::fs;
 use std::path::Path;
 
 use harness::{Random, Site, root};
-use lab::judgement::Result as Measurements;
-use lab::load::{LoadReport, Metric, Unit};
+use lab::judgement::Measurements;
 use lab::plan::Plan;
 use lab::record::{Outcome, Phase, PhaseRecord, Record};
 use lab::result::{ResultWriter, StoredResult};
 use lab::study::{Catalogue, LeftOut};
 use lab::study_file;
-use loads::kind::KINDS;
+use lab::workload::{Metric, Unit, WorkloadReport};
 use publications::measure;
+use workloads::kind::KINDS;
 
 const BUNDLED: [&str; 10] = [
     "cannyls",
@@ -211,7 +211,7 @@ fn no_bundled_study_is_longer_than_a_page_or_two_of_a_terminal() {
                 let metric = |name| Metric::new(name, value, Unit::OperationsPerSecond);
                 let metrics = KINDS.open(&spec.workload.load).unwrap().metrics();
                 let metrics = metrics.into_iter().map(metric).collect();
-                record.load = Some(LoadReport { metrics, ..LoadReport::default() });
+                record.load = Some(WorkloadReport { metrics, ..WorkloadReport::default() });
                 writer.append(record).unwrap();
             }
         }

@@ -1,4 +1,4 @@
-//! `--user`: the load without root, and what it leaves running. Each test tries what a load that is
+//! `--user`: the workload without root, and what it leaves running. Each test tries what a workload that is
 //! not trusted would try. Needs root; control groups where the machine has them.
 
 mod harness;
@@ -101,7 +101,7 @@ fn everything_of_the_load_is_the_users_and_nothing_else_is() {
     }
 }
 
-/// The user is asked before anything is made: its load would fail only after mkfs.
+/// The user is asked before anything is made: its workload would fail only after mkfs.
 #[test]
 fn a_user_without_rights_to_the_loads_files_is_refused_before_anything_is_made() {
     if !root() {
@@ -334,7 +334,7 @@ fn a_load_of_kurabes_own_runs_as_a_user_who_cannot_reach_kurabe() {
     site.expect_nothing_left();
 }
 
-/// The runner, the trial in its namespaces and the load as another user are three processes.
+/// The runner, the trial in its namespaces and the workload as another user are three processes.
 #[test]
 fn who_is_believed_by_the_runner_is_believed_by_the_trial_and_its_load() {
     if !root() {
@@ -393,7 +393,7 @@ fn a_load_cannot_exchange_the_directory_of_its_turn() {
     assert!(!text.contains("exchanged"), "{text}");
 }
 
-/// What a load's programs are is found out with the load's rights.
+/// What a workload's programs are is found out with the workload's rights.
 #[test]
 fn programs_are_warmed_by_the_user() {
     if !root() {
@@ -409,7 +409,7 @@ fn programs_are_warmed_by_the_user() {
     assert!((100_000..64 << 20).contains(&bytes), "{bytes}");
 }
 
-/// What is shown or kept of another user's load comes through a pipe.
+/// What is shown or kept of another user's workload comes through a pipe.
 #[test]
 fn a_load_holds_no_file_of_roots() {
     if !root() {

@@ -66,22 +66,22 @@ impl Map {
 const OWN_PAGE_BYTES: u64 = 4096;
 
 /// A disk as a power cut left it. It can be mounted and written; what is written stays in memory.
-pub struct Disk {
+pub struct CrashedDisk {
     before: Arc<dyn BlockDevice>,
     /// Where recorded bytes lie, and those; absent where nothing was recorded.
     left: Option<(Map, Arc<File>)>,
     own: Mutex<HashMap<u64, Box<[u8]>>>,
 }
 
-impl Disk {
-    pub(crate) fn new(before: Arc<dyn BlockDevice>, map: Map, data: Arc<File>) -> Disk {
-        Disk { left: Some((map, data)), ..Disk::over(before) }
+impl CrashedDisk {
+    pub(crate) fn new(before: Arc<dyn BlockDevice>, map: Map, data: Arc<File>) -> CrashedDisk {
+        CrashedDisk { left: Some((map, data)), ..CrashedDisk::over(before) }
     }
 
     /// A disk that no power cut was on yet.
-    pub fn over(before: Arc<dyn BlockDevice>) -> Disk {
+    pub fn over(before: Arc<dyn BlockDevice>) -> CrashedDisk {
         assert_eq!(before.len() % OWN_PAGE_BYTES, 0, "a device is whole pages");
-        Disk { before, left: None, own: Mutex::default() }
+        CrashedDisk { before, left: None, own: Mutex::default() }
     }
 
     /// All of its bytes.
@@ -96,7 +96,7 @@ impl Disk {
 
     /// Byte ranges outside of which a disk of the same recording, on which nothing was written yet, reads as `before`
     /// reads now. They do not overlap, and ascend.
-    pub fn differs_from(&self, before: &Disk) -> Vec<Range<u64>> {
+    pub fn differs_from(&self, before: &CrashedDisk) -> Vec<Range<u64>> {
         let everything = || std::iter::once(0..self.len()).collect();
         let (Some((map, data)), Some((other, other_data))) = (&self.left, &before.left) else {
             return everything();
@@ -185,7 +185,7 @@ fn read_data(data: &File, mut bytes: &mut [u8], mut offset: u64) -> io::Result<(
     Ok(())
 }
 
-impl BlockDevice for Disk {
+impl BlockDevice for CrashedDisk {
     fn len(&self) -> u64 {
         self.before.len()
     }
@@ -200,7 +200,7 @@ impl BlockDevice for Disk {
         if own.is_empty() {
             return Ok(());
         }
-        Disk::pages(offset, buffer.len(), |page, inside, outside| {
+        CrashedDisk::pages(offset, buffer.len(), |page, inside, outside| {
             if let Some(bytes) = own.get(&page) {
                 buffer[outside].copy_from_slice(&bytes[inside]);
             }
@@ -210,7 +210,7 @@ impl BlockDevice for Disk {
 
     fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<()> {
         let mut own = self.own.lock().expect("no thread panics while it holds the pages");
-        Disk::pages(offset, buffer.len(), |page, inside, outside| {
+        CrashedDisk::pages(offset, buffer.len(), |page, inside, outside| {
             let bytes = match own.entry(page) {
                 std::collections::hash_map::Entry::Occupied(entry) => entry.into_mut(),
                 std::collections::hash_map::Entry::Vacant(entry) => {

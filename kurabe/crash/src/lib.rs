@@ -1,11 +1,11 @@
-//! What a power cut leaves: a [`Recorder`] under whatever is tested, the [`Disk`]s that could be
+//! What a power cut leaves: a [`RequestRecorder`] under whatever is tested, the [`CrashedDisk`]s that could be
 //! left of its [`Recording`], and the fewest lost writes that still break what was promised.
 //!
 //! The model of the medium. A write is durable once a flush that arrived after the write's reply has
 //! been replied to. Whatever else arrived may be there or not, each write for itself, and a write can
 //! be torn between sectors of [`SECTOR_BYTES`]. Of several writes to one sector the last that is
 //! there counts. A sector itself is whole. No order is assumed that a flush does not enforce.
-//! A disk with a model of its cache says besides which writes it had made durable by then ([`Recorder::let_destage`]).
+//! A disk with a model of its cache says besides which writes it had made durable by then ([`RequestRecorder::let_destage`]).
 //!
 //! Knows nothing of file systems, of what the bytes mean, of how a state is judged, and nothing of
 //! the laboratory.
@@ -16,11 +16,13 @@ mod recording;
 mod reduce;
 mod states;
 
-pub use disk::{Disk, Stale};
+pub use disk::{CrashedDisk, Stale};
 pub use line::Line;
-pub use recording::{Acknowledgement, Instant, Log, Operation, Recorder, Recording, Request};
+pub use recording::{
+    Acknowledgement, Instant, Log, RecordedRequest, Recording, RequestKind, RequestRecorder,
+};
 pub use reduce::{Reduction, reduce};
-pub use states::{Flushes, Loss, Lost, State, StateOptions, States};
+pub use states::{CrashState, FlushPolicy, Lost, LostWrites, StateOptions, States};
 
 /// What a medium writes whole or not at all.
 pub const SECTOR_BYTES: u64 = 512;

@@ -1,4 +1,4 @@
-//! A line of bytes as the load wrote it.
+//! A line of bytes as the workload wrote it.
 
 use std::fmt;
 

@@ -30,7 +30,7 @@ pub type Instant = u64;
 /// What a request asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Operation {
+pub enum RequestKind {
     /// Bytes were written.
     Write,
     /// Space was zeroed; it reads as zeros once that is durable.
@@ -43,9 +43,9 @@ pub enum Operation {
 
 /// One request.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Request {
+pub struct RecordedRequest {
     /// What was asked for.
-    pub operation: Operation,
+    pub operation: RequestKind,
     /// First sector; for a flush that of the device that was flushed.
     pub sector: u64,
     /// Sectors; 0 for a flush.
@@ -66,7 +66,7 @@ pub struct Request {
     pub destaged: Option<Instant>,
 }
 
-/// Something that the load said to be durable.
+/// Something that the workload said to be durable.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Acknowledgement {
     /// When it was received.
@@ -130,14 +130,14 @@ pub struct Log {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub further: Vec<u64>,
     /// In the order of arrival.
-    pub requests: Vec<Request>,
+    pub requests: Vec<RecordedRequest>,
     /// In the order of their receipt.
     pub acknowledgements: Vec<Acknowledgement>,
     /// The last instant.
     pub end: Instant,
     /// Sectors of the file with the bytes.
     pub data_sectors: u64,
-    /// Whether it ends before a request for whose bytes there was no room, rather than with the load.
+    /// Whether it ends before a request for whose bytes there was no room, rather than with the workload.
     #[serde(default)]
     pub is_cut_short: bool,
 }
@@ -176,7 +176,7 @@ const FILLER: u8 = 0xd5;
 const FILLER_BYTES_MAX: u64 = 1 << 20;
 
 /// A layer that records what passes through it.
-pub struct Recorder<D> {
+pub struct RequestRecorder<D> {
     inner: D,
     data: Arc<File>,
     /// Bytes that went to it, and those from which on none do.
@@ -188,10 +188,10 @@ pub struct Recorder<D> {
     began: time::Instant,
 }
 
-impl<D: BlockDevice> Recorder<D> {
+impl<D: BlockDevice> RequestRecorder<D> {
     /// Records what reaches `inner`; the bytes go to `data`, an empty file, in memory
     /// (memfd_create(2)) or on a disk.
-    pub fn new(inner: D, data: File) -> Recorder<D> {
+    pub fn new(inner: D, data: File) -> RequestRecorder<D> {
         let log = Log {
             sectors: inner.len() / SECTOR_BYTES,
             further: Vec::new(),
@@ -201,7 +201,7 @@ impl<D: BlockDevice> Recorder<D> {
             data_sectors: 0,
             is_cut_short: false,
         };
-        Recorder {
+        RequestRecorder {
             inner,
             data: Arc::new(data),
             bytes: AtomicU64::new(0),
@@ -214,13 +214,13 @@ impl<D: BlockDevice> Recorder<D> {
 
     /// Fails writes once so many bytes were recorded. As on a full disk the recording ends there.
     #[must_use]
-    pub fn with_bytes_max(self, bytes_max: u64) -> Recorder<D> {
-        Recorder { bytes_max, ..self }
+    pub fn with_bytes_max(self, bytes_max: u64) -> RequestRecorder<D> {
+        RequestRecorder { bytes_max, ..self }
     }
 
     /// What is recorded are several devices of so many bytes, one behind the other.
     #[must_use]
-    pub fn of_devices(mut self, sizes_bytes: &[u64]) -> Recorder<D> {
+    pub fn of_devices(mut self, sizes_bytes: &[u64]) -> RequestRecorder<D> {
         let mut end = 0;
         let ends = sizes_bytes.iter().map(|bytes| {
             end += bytes / SECTOR_BYTES;
@@ -239,7 +239,7 @@ impl<D: BlockDevice> Recorder<D> {
     /// Those of the device below.
     pub fn flush_device(&self, number: usize) -> io::Result<()> {
         let sector = number.checked_sub(1).map_or(0, |place| self.log().further[place]);
-        let (request, _) = self.arrive(Operation::Flush, sector * SECTOR_BYTES, 0);
+        let (request, _) = self.arrive(RequestKind::Flush, sector * SECTOR_BYTES, 0);
         self.reply(request, self.inner.flush())
     }
 
@@ -248,9 +248,9 @@ impl<D: BlockDevice> Recorder<D> {
     /// # Errors
     ///
     /// There is no memory for it.
-    pub fn in_memory(inner: D) -> io::Result<Recorder<D>> {
+    pub fn in_memory(inner: D) -> io::Result<RequestRecorder<D>> {
         let data = rustix::fs::memfd_create("recording", rustix::fs::MemfdFlags::CLOEXEC)?;
-        Ok(Recorder::new(inner, data.into()))
+        Ok(RequestRecorder::new(inner, data.into()))
     }
 
     /// The device below.
@@ -258,7 +258,7 @@ impl<D: BlockDevice> Recorder<D> {
         &self.inner
     }
 
-    /// Notes that the load has said that something is durable; call it after the line was read.
+    /// Notes that the workload has said that something is durable; call it after the line was read.
     pub fn acknowledge(&self, text: impl Into<Line>) {
         let received_ns = self.elapsed_ns();
         let mut log = self.log();
@@ -291,12 +291,12 @@ impl<D: BlockDevice> Recorder<D> {
     ) {
         let log = &mut recording.log;
         let at = |ns: u64| self.began + time::Duration::from_nanos(ns);
-        let of_write = |request: &Request| {
+        let of_write = |request: &RecordedRequest| {
             let range = request.sector..request.sector + request.sectors;
             let bytes = range.start * SECTOR_BYTES..range.end * SECTOR_BYTES;
             request
                 .replied_ns
-                .filter(|_| request.operation == Operation::Write)
+                .filter(|_| request.operation == RequestKind::Write)
                 .map(|ns| (at(ns), bytes))
         };
         let writes: Vec<_> = log.requests.iter().filter_map(of_write).collect();
@@ -329,7 +329,7 @@ impl<D: BlockDevice> Recorder<D> {
     }
 
     /// Notes the arrival; returns the request's number.
-    fn arrive(&self, operation: Operation, offset: u64, length: u64) -> (usize, u64) {
+    fn arrive(&self, operation: RequestKind, offset: u64, length: u64) -> (usize, u64) {
         let arrived_ns = self.elapsed_ns();
         let mut log = self.log();
         log.end += 1;
@@ -337,7 +337,7 @@ impl<D: BlockDevice> Recorder<D> {
         let data_sector = log.data_sectors;
         log.data_sectors += sectors;
         let arrived = log.end;
-        log.requests.push(Request {
+        log.requests.push(RecordedRequest {
             operation,
             sector: offset / SECTOR_BYTES,
             sectors,
@@ -378,7 +378,7 @@ impl<D: BlockDevice> Recorder<D> {
     }
 }
 
-impl<D: BlockDevice> BlockDevice for Recorder<D> {
+impl<D: BlockDevice> BlockDevice for RequestRecorder<D> {
     fn len(&self) -> u64 {
         self.inner.len()
     }
@@ -396,7 +396,7 @@ impl<D: BlockDevice> BlockDevice for Recorder<D> {
     }
 
     fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<()> {
-        let (request, data_sector) = self.arrive(Operation::Write, offset, buffer.len() as u64);
+        let (request, data_sector) = self.arrive(RequestKind::Write, offset, buffer.len() as u64);
         let result = self
             .keep(request, buffer, data_sector * SECTOR_BYTES)
             .and_then(|()| self.inner.write_at(buffer, offset));
@@ -408,7 +408,7 @@ impl<D: BlockDevice> BlockDevice for Recorder<D> {
     }
 
     fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
-        let (request, data_sector) = self.arrive(Operation::Discard, offset, length);
+        let (request, data_sector) = self.arrive(RequestKind::Discard, offset, length);
         let filler = vec![FILLER; length.min(FILLER_BYTES_MAX) as usize];
         let result = (0..length).step_by(FILLER_BYTES_MAX as usize).try_for_each(|at| {
             let bytes = &filler[..(length - at).min(FILLER_BYTES_MAX) as usize];
@@ -419,7 +419,7 @@ impl<D: BlockDevice> BlockDevice for Recorder<D> {
     }
 
     fn zero_range(&self, offset: u64, length: u64) -> io::Result<()> {
-        let (request, _) = self.arrive(Operation::Zero, offset, length);
+        let (request, _) = self.arrive(RequestKind::Zero, offset, length);
         self.reply(request, self.inner.zero_range(offset, length))
     }
 

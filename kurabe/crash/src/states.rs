@@ -16,13 +16,13 @@ use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::SECTOR_BYTES;
-use crate::disk::{Disk, Map};
-use crate::recording::{Instant, Log, Operation, Recording, Request};
+use crate::disk::{CrashedDisk, Map};
+use crate::recording::{Instant, Log, RecordedRequest, Recording, RequestKind};
 
 /// Whether the disk keeps its word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Flushes {
+pub enum FlushPolicy {
     /// A flush makes durable what was replied to before it arrived, on its own device.
     Kept,
     /// A flush is replied to and does nothing, but for those that arrived before this instant: the control, in
@@ -35,7 +35,7 @@ pub enum Flushes {
 /// Which states.
 #[derive(Debug, Clone, Copy)]
 pub struct StateOptions {
-    /// Earliest cut: from here on the load ran.
+    /// Earliest cut: from here on the workload ran.
     pub from: Instant,
     /// Last cut.
     pub to: Instant,
@@ -58,7 +58,7 @@ pub struct Lost {
 
 /// A power cut and what it took.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct State {
+pub struct CrashState {
     /// The cut comes right after this instant.
     pub instant: Instant,
     /// What was lost of the writes that were not durable.
@@ -69,7 +69,7 @@ pub struct State {
 
 /// What is lost of the writes that are not durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Loss {
+pub enum LostWrites {
     /// All of them.
     All,
     /// Nothing.
@@ -87,15 +87,15 @@ pub enum Loss {
 }
 
 /// The kinds of loss that [`States::choose`] goes through.
-const CHOSEN: [Loss; 8] = [
-    Loss::All,
-    Loss::Nothing,
-    Loss::Half,
-    Loss::One,
-    Loss::Torn,
-    Loss::AllButOne,
-    Loss::Half,
-    Loss::Half,
+const CHOSEN: [LostWrites; 8] = [
+    LostWrites::All,
+    LostWrites::Nothing,
+    LostWrites::Half,
+    LostWrites::One,
+    LostWrites::Torn,
+    LostWrites::AllButOne,
+    LostWrites::Half,
+    LostWrites::Half,
 ];
 
 /// Makes the states of one recording and their disks.
@@ -113,24 +113,28 @@ pub struct States {
 impl States {
     /// `before` is the disk as it was before the first request. What a disk has written out by itself counts only where
     /// flushes are kept: one of them may have caused it.
-    pub fn new(recording: Arc<Recording>, before: Arc<dyn BlockDevice>, flushes: Flushes) -> Self {
-        States::with(recording, before, flushes, flushes == Flushes::Kept)
+    pub fn new(
+        recording: Arc<Recording>,
+        before: Arc<dyn BlockDevice>,
+        flushes: FlushPolicy,
+    ) -> Self {
+        States::with(recording, before, flushes, flushes == FlushPolicy::Kept)
     }
 
     fn with(
         recording: Arc<Recording>,
         before: Arc<dyn BlockDevice>,
-        flushes: Flushes,
+        flushes: FlushPolicy,
         destages: bool,
     ) -> Self {
-        let obeyed = |request: &&Request| match flushes {
-            Flushes::Kept => true,
-            Flushes::IgnoredFrom(instant) => request.arrived < instant,
-            Flushes::Without(instant) => request.arrived != instant,
+        let obeyed = |request: &&RecordedRequest| match flushes {
+            FlushPolicy::Kept => true,
+            FlushPolicy::IgnoredFrom(instant) => request.arrived < instant,
+            FlushPolicy::Without(instant) => request.arrived != instant,
         };
         let log = &recording.log;
         let mut flushed: Vec<Vec<(Instant, Instant)>> = vec![Vec::new(); log.further.len() + 1];
-        let flushes = log.requests.iter().filter(|one| one.operation == Operation::Flush);
+        let flushes = log.requests.iter().filter(|one| one.operation == RequestKind::Flush);
         for flush in flushes.filter(obeyed) {
             let replied = flush.replied.map(|replied| (flush.arrived, replied));
             flushed[log.device_of(flush.sector)].extend(replied);
@@ -161,22 +165,22 @@ impl States {
     }
 
     /// A cut right after an instant, and what it takes.
-    pub fn state(&self, instant: Instant, loss: Loss, random: &mut impl Rng) -> State {
+    pub fn state(&self, instant: Instant, loss: LostWrites, random: &mut impl Rng) -> CrashState {
         let lost = self.lost(loss, &self.volatile(instant), random);
-        State { instant, lost, acknowledged: self.acknowledged(instant) }
+        CrashState { instant, lost, acknowledged: self.acknowledged(instant) }
     }
 
     /// The writes that were under way or not flushed at an instant, by their numbers.
     pub fn volatile(&self, instant: Instant) -> Vec<usize> {
         let arrived = self.recording.log.requests.partition_point(|one| one.arrived <= instant);
         (0..arrived)
-            .filter(|index| self.recording.log.requests[*index].operation != Operation::Flush)
+            .filter(|index| self.recording.log.requests[*index].operation != RequestKind::Flush)
             .filter(|index| self.durable_from[*index].is_none_or(|durable| durable > instant))
             .collect()
     }
 
     /// The states to try, each with a disk that no earlier one had, in the order of their cuts.
-    pub fn choose(&self, options: &StateOptions) -> Vec<State> {
+    pub fn choose(&self, options: &StateOptions) -> Vec<CrashState> {
         let mut random = ChaCha8Rng::seed_from_u64(options.seed);
         let cuts = self.cuts(options, &mut random);
         if cuts.is_empty() {
@@ -188,7 +192,7 @@ impl States {
             (0..wanted).map(|number| (number, cuts[number % cuts.len()])).collect();
         tries.sort_by_key(|(_, instant)| *instant);
         let mut durable = Durable::new(&self.recording.log, &self.durable_from, true);
-        let mut found: Vec<(usize, u64, State)> = tries
+        let mut found: Vec<(usize, u64, CrashState)> = tries
             .into_iter()
             .map(|(number, instant)| {
                 let volatile = self.volatile(instant);
@@ -197,31 +201,32 @@ impl States {
                 durable.advance(self, instant);
                 let hash = durable.left(self, &volatile, &lost).1.expect("it was asked for");
                 let acknowledged = self.acknowledged(instant);
-                (number, hash, State { instant, lost, acknowledged })
+                (number, hash, CrashState { instant, lost, acknowledged })
             })
             .collect();
         found.sort_by_key(|(number, ..)| *number);
         let mut seen = HashSet::new();
         found.retain(|(_, hash, state)| seen.insert((*hash, state.acknowledged)));
-        let mut states: Vec<State> = found.into_iter().map(|(.., state)| state).collect();
+        let mut states: Vec<CrashState> = found.into_iter().map(|(.., state)| state).collect();
         states.truncate(options.count);
         states.sort_by_key(|state| state.instant);
         states
     }
 
     /// The disk that a state leaves. Cheapest in the order of the cuts.
-    pub fn disk(&self, state: &State) -> Disk {
+    pub fn disk(&self, state: &CrashState) -> CrashedDisk {
         let mut durable = self.durable.borrow_mut();
         durable.advance(self, state.instant);
         let (map, _) = durable.left(self, &self.volatile(state.instant), &state.lost);
-        Disk::new(self.before.clone(), map, self.recording.data.clone())
+        CrashedDisk::new(self.before.clone(), map, self.recording.data.clone())
     }
 
     /// States that would be none if the flush that arrived at this instant were kept: after its reply, with
-    /// something lost that it alone had made durable. These are the states of [`Flushes::Without`] it.
-    pub fn only_without(&self, flush: Instant, count: usize, seed: u64) -> Vec<State> {
+    /// something lost that it alone had made durable. These are the states of [`FlushPolicy::Without`] it.
+    pub fn only_without(&self, flush: Instant, count: usize, seed: u64) -> Vec<CrashState> {
         let log = &self.recording.log;
-        let is_later = |one: &&Request| one.operation == Operation::Flush && one.arrived >= flush;
+        let is_later =
+            |one: &&RecordedRequest| one.operation == RequestKind::Flush && one.arrived >= flush;
         let mut later = log.requests.iter().filter(is_later).peekable();
         let device = later.peek().map(|one| log.device_of(one.sector));
         let mut later = later
@@ -231,8 +236,8 @@ impl States {
         let to = later.min().map_or(self.recording.log.end, |next| next - 1).max(from);
         let states = self.choose(&StateOptions { from, to, count, seed });
         let (recording, before) = (self.recording.clone(), self.before.clone());
-        let kept = States::with(recording, before, Flushes::Kept, false);
-        let is_new = |state: &State| {
+        let kept = States::with(recording, before, FlushPolicy::Kept, false);
+        let is_new = |state: &CrashState| {
             let is_durable = |lost: &Lost| kept.durable_from[lost.request];
             state.lost.iter().filter_map(is_durable).any(|durable| durable <= state.instant)
         };
@@ -258,7 +263,7 @@ impl States {
             .filter(within)
             .collect();
         let flushes =
-            self.recording.log.requests.iter().filter(|one| one.operation == Operation::Flush);
+            self.recording.log.requests.iter().filter(|one| one.operation == RequestKind::Flush);
         let mut flushed: Vec<Instant> = flushes
             .flat_map(|flush| [flush.arrived, flush.replied.unwrap_or(flush.arrived)])
             .flat_map(|instant| [instant.saturating_sub(1), instant])
@@ -282,7 +287,7 @@ impl States {
         }
     }
 
-    fn lost(&self, loss: Loss, volatile: &[usize], random: &mut impl Rng) -> Vec<Lost> {
+    fn lost(&self, loss: LostWrites, volatile: &[usize], random: &mut impl Rng) -> Vec<Lost> {
         let sectors_of = |index: usize| self.recording.log.requests[index].sectors;
         let whole = |index: &usize| Lost { request: *index, first: 0, sectors: sectors_of(*index) };
         if volatile.is_empty() {
@@ -290,12 +295,16 @@ impl States {
         }
         let one = volatile[random.random_range(0..volatile.len())];
         match loss {
-            Loss::All => volatile.iter().map(whole).collect(),
-            Loss::Nothing => Vec::new(),
-            Loss::One => vec![whole(&one)],
-            Loss::AllButOne => volatile.iter().filter(|index| **index != one).map(whole).collect(),
-            Loss::Half => volatile.iter().filter(|_| random.random::<bool>()).map(whole).collect(),
-            Loss::Torn => {
+            LostWrites::All => volatile.iter().map(whole).collect(),
+            LostWrites::Nothing => Vec::new(),
+            LostWrites::One => vec![whole(&one)],
+            LostWrites::AllButOne => {
+                volatile.iter().filter(|index| **index != one).map(whole).collect()
+            }
+            LostWrites::Half => {
+                volatile.iter().filter(|_| random.random::<bool>()).map(whole).collect()
+            }
+            LostWrites::Torn => {
                 let sectors = sectors_of(one);
                 let (first, count) = match sectors {
                     0 | 1 => (0, sectors),
@@ -312,7 +321,7 @@ impl States {
                 lost.push(Lost { request: one, first, sectors: count });
                 lost
             }
-            Loss::Sectors => volatile
+            LostWrites::Sectors => volatile
                 .iter()
                 .flat_map(|index| (0..sectors_of(*index)).map(move |first| (*index, first)))
                 .filter(|_| random.random::<bool>())
@@ -343,7 +352,7 @@ fn read(data: &File, bytes: &mut [u8], offset: u64) -> std::io::Result<()> {
 }
 
 /// The number that a [`Map`] has for a sector of a request.
-fn value_of(request: &Request, sector: u64) -> u32 {
+fn value_of(request: &RecordedRequest, sector: u64) -> u32 {
     u32::try_from(request.data_sector + sector + 1).expect("a recording is below 2 TiB")
 }
 
@@ -364,7 +373,7 @@ impl Durable {
             .requests
             .iter()
             .enumerate()
-            .filter(|(_, request)| request.operation != Operation::Flush)
+            .filter(|(_, request)| request.operation != RequestKind::Flush)
             .filter_map(|(index, _)| Some((durable_from[index]?, index)))
             .collect();
         order.sort();
@@ -415,7 +424,7 @@ impl States {
         &self,
         map: &mut Map,
         mut hash: Option<u64>,
-        request: &Request,
+        request: &RecordedRequest,
         part: std::ops::Range<u64>,
     ) -> Option<u64> {
         for sector in part {

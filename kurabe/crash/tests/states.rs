@@ -6,15 +6,16 @@ use std::sync::Arc;
 
 use block::{BlockDevice, MemoryDevice};
 use crash::{
-    Disk, Flushes, Loss, Lost, Recorder, Recording, Stale, State, StateOptions, States, reduce,
+    CrashState, Disk, FlushPolicy, Lost, LostWrites, Recording, RequestRecorder, Stale,
+    StateOptions, States, reduce,
 };
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
 const BYTES: u64 = 1 << 20;
 
-fn recorder() -> Recorder<MemoryDevice> {
-    Recorder::in_memory(MemoryDevice::new(BYTES, 512)).unwrap()
+fn recorder() -> RequestRecorder<MemoryDevice> {
+    RequestRecorder::in_memory(MemoryDevice::new(BYTES, 512)).unwrap()
 }
 
 fn before() -> Arc<dyn BlockDevice> {
@@ -37,9 +38,9 @@ fn a_flush_is_needed_where_something_is_lost_without_it() {
     }
     let recording = Arc::new(device.recording());
     let requests = recording.log.requests.iter();
-    let flushes = requests.filter(|one| one.operation == crash::Operation::Flush);
+    let flushes = requests.filter(|one| one.operation == crash::RequestKind::Flush);
     for (number, flush) in flushes.enumerate() {
-        let without = Flushes::Without(flush.arrived);
+        let without = FlushPolicy::Without(flush.arrived);
         let states = States::new(recording.clone(), before(), without);
         let found = states.only_without(flush.arrived, 4, 1);
         assert_eq!(found.is_empty(), number % 2 == 1, "flush {number}");
@@ -99,19 +100,19 @@ fn holds(disk: &Disk, acknowledged: usize) -> bool {
     whole && count >= acknowledged as u64
 }
 
-fn violated(states: &States, chosen: &[State]) -> Vec<State> {
-    let fails = |state: &&State| !holds(&states.disk(state), state.acknowledged);
+fn violated(states: &States, chosen: &[CrashState]) -> Vec<CrashState> {
+    let fails = |state: &&CrashState| !holds(&states.disk(state), state.acknowledged);
     chosen.iter().filter(fails).cloned().collect()
 }
 
 #[test]
 fn a_right_store_loses_nothing_and_on_a_lying_disk_it_does() {
     let recording = record(Protocol::Right, 40);
-    let states = States::new(recording.clone(), before(), Flushes::Kept);
+    let states = States::new(recording.clone(), before(), FlushPolicy::Kept);
     let chosen = states.choose(&options(400, 1));
     assert!(chosen.len() > 100, "{}", chosen.len());
     assert_eq!(violated(&states, &chosen), []);
-    let lying = Flushes::IgnoredFrom(0);
+    let lying = FlushPolicy::IgnoredFrom(0);
     let control = States::new(recording.clone(), before(), lying);
     let chosen = control.choose(&options(100, 1));
     assert!(violated(&control, &chosen).len() > 50);
@@ -121,13 +122,13 @@ fn a_right_store_loses_nothing_and_on_a_lying_disk_it_does() {
 fn a_missing_flush_is_found_and_reduced_to_the_one_write() {
     for protocol in [Protocol::LastFlushMissing, Protocol::FirstFlushMissing] {
         let recording = record(protocol, 40);
-        let states = States::new(recording.clone(), before(), Flushes::Kept);
+        let states = States::new(recording.clone(), before(), FlushPolicy::Kept);
         let chosen = states.choose(&options(300, 1));
         let violated = violated(&states, &chosen);
         assert!(violated.len() > 10, "{}", violated.len());
         for state in &violated {
             let reduction = reduce(&state.lost, 100, |lost| {
-                let state = State { lost: lost.to_vec(), ..state.clone() };
+                let state = CrashState { lost: lost.to_vec(), ..state.clone() };
                 Ok::<_, Infallible>(!holds(&states.disk(&state), state.acknowledged))
             });
             let reduction = reduction.unwrap();
@@ -166,7 +167,7 @@ fn a_flush_covers_what_was_replied_to_before_it_arrived_and_nothing_else() {
         }
     }
     let slow = Slow(MemoryDevice::new(BYTES, 512), std::sync::Barrier::new(2));
-    let device = Recorder::in_memory(slow).unwrap();
+    let device = RequestRecorder::in_memory(slow).unwrap();
     device.write_at(&[1; 512], 0).unwrap();
     std::thread::scope(|scope| {
         scope.spawn(|| device.write_at(&[2; 512], 512).unwrap());
@@ -176,12 +177,12 @@ fn a_flush_covers_what_was_replied_to_before_it_arrived_and_nothing_else() {
     });
     let flushed = device.now();
     let recording = Arc::new(device.recording());
-    let states = States::new(recording.clone(), before(), Flushes::Kept);
+    let states = States::new(recording.clone(), before(), FlushPolicy::Kept);
     assert_eq!(states.volatile(flushed), [1]);
     // Before the flush was replied to, neither was safe.
     assert_eq!(states.volatile(3), [0, 1]);
     let all: Vec<Lost> = (0..2).map(|request| Lost { request, first: 0, sectors: 1 }).collect();
-    let disk = states.disk(&State { instant: flushed, lost: all, acknowledged: 0 });
+    let disk = states.disk(&CrashState { instant: flushed, lost: all, acknowledged: 0 });
     let mut bytes = [9; 1024];
     disk.read_at(&mut bytes, 0).unwrap();
     assert_eq!((bytes[0], bytes[512]), (1, 0));
@@ -197,10 +198,10 @@ fn a_flush_covers_its_own_device_and_no_other() {
     recorder.flush_device(1).unwrap();
     let recording = Arc::new(recorder.recording());
     assert_eq!(recording.log.devices(), [0..half, half..BYTES]);
-    let states = States::new(recording.clone(), before(), Flushes::Kept);
+    let states = States::new(recording.clone(), before(), FlushPolicy::Kept);
     assert_eq!(states.volatile(recorder.now()), [0]);
     recorder.flush_device(0).unwrap();
-    let states = States::new(Arc::new(recorder.recording()), before(), Flushes::Kept);
+    let states = States::new(Arc::new(recorder.recording()), before(), FlushPolicy::Kept);
     assert_eq!(states.volatile(recorder.now()), [0; 0]);
 
     let mut log = recording.log.clone();
@@ -218,10 +219,10 @@ fn the_last_write_that_is_there_counts_whatever_became_durable_first() {
     device.write_at(&[3; 512], 0).unwrap();
     device.zero_range(512, 512).unwrap();
     let recording = Arc::new(device.recording());
-    let states = States::new(recording.clone(), Arc::new(Stale::new(BYTES)), Flushes::Kept);
+    let states = States::new(recording.clone(), Arc::new(Stale::new(BYTES)), FlushPolicy::Kept);
     let left = |lost: &[usize]| {
         let lost = lost.iter().map(|one| Lost { request: *one, first: 0, sectors: 1 }).collect();
-        let state = State { instant: recording.log.end, lost, acknowledged: 0 };
+        let state = CrashState { instant: recording.log.end, lost, acknowledged: 0 };
         let mut bytes = [0; 1024];
         states.disk(&state).read_at(&mut bytes, 0).unwrap();
         (bytes[0], bytes[512..].iter().all(|byte| *byte == 0))
@@ -239,7 +240,7 @@ fn every_combination_of_sectors_comes_up_and_what_was_flushed_stays() {
     device.write_at(&[2; 1024], 0).unwrap();
     device.write_at(&[3; 512], 2048).unwrap();
     let recording = Arc::new(device.recording());
-    let states = States::new(recording.clone(), before(), Flushes::Kept);
+    let states = States::new(recording.clone(), before(), FlushPolicy::Kept);
     let mut random = ChaCha8Rng::seed_from_u64(1);
     let mut seen = |loss| {
         let of = |_| {
@@ -249,24 +250,24 @@ fn every_combination_of_sectors_comes_up_and_what_was_flushed_stays() {
         };
         (0..200).map(of).collect::<BTreeSet<_>>()
     };
-    assert_eq!(seen(Loss::Sectors).len(), 8);
-    assert_eq!(seen(Loss::Half).len(), 4);
-    assert_eq!(seen(Loss::All), BTreeSet::from([(1, 1, 0)]));
-    assert_eq!(seen(Loss::Nothing), BTreeSet::from([(2, 2, 3)]));
-    assert_eq!(seen(Loss::One), BTreeSet::from([(1, 1, 3), (2, 2, 0)]));
-    assert_eq!(seen(Loss::AllButOne), BTreeSet::from([(1, 1, 3), (2, 2, 0)]));
-    let torn = seen(Loss::Torn);
+    assert_eq!(seen(LostWrites::Sectors).len(), 8);
+    assert_eq!(seen(LostWrites::Half).len(), 4);
+    assert_eq!(seen(LostWrites::All), BTreeSet::from([(1, 1, 0)]));
+    assert_eq!(seen(LostWrites::Nothing), BTreeSet::from([(2, 2, 3)]));
+    assert_eq!(seen(LostWrites::One), BTreeSet::from([(1, 1, 3), (2, 2, 0)]));
+    assert_eq!(seen(LostWrites::AllButOne), BTreeSet::from([(1, 1, 3), (2, 2, 0)]));
+    let torn = seen(LostWrites::Torn);
     assert!(torn.contains(&(2, 1, 3)) && torn.contains(&(1, 2, 0)), "{torn:?}");
     // Cuts may come in any order.
-    let first = states.state(2, Loss::Nothing, &mut ChaCha8Rng::seed_from_u64(1));
+    let first = states.state(2, LostWrites::Nothing, &mut ChaCha8Rng::seed_from_u64(1));
     assert_eq!(states.disk(&first).image().unwrap()[..513], [[1; 512].as_slice(), &[1]].concat());
 }
 
 #[test]
 fn a_disk_is_fresh_and_writes_stay_its_own() {
     let recording = record(Protocol::Right, 3);
-    let states = States::new(recording.clone(), Arc::new(Stale::new(BYTES)), Flushes::Kept);
-    let state = State { instant: recording.log.end, lost: Vec::new(), acknowledged: 3 };
+    let states = States::new(recording.clone(), Arc::new(Stale::new(BYTES)), FlushPolicy::Kept);
+    let state = CrashState { instant: recording.log.end, lost: Vec::new(), acknowledged: 3 };
     let disk = states.disk(&state);
     let stale = Stale::new(BYTES);
     for (offset, length) in [(0, 4096), (512, 512), (4096 + 512, 8192), (BYTES - 4096, 4096)] {
@@ -294,7 +295,7 @@ fn two_disks_have_the_same_bytes_outside_of_the_ranges_in_which_they_differ() {
             device.flush().unwrap();
         }
     }
-    let states = States::new(Arc::new(device.recording()), before(), Flushes::Kept);
+    let states = States::new(Arc::new(device.recording()), before(), FlushPolicy::Kept);
     let mut last: Option<Disk> = None;
     let (mut differed, mut shared) = (0, 0);
     for (number, state) in states.choose(&options(60, 7)).iter().enumerate() {
@@ -322,7 +323,7 @@ fn two_disks_have_the_same_bytes_outside_of_the_ranges_in_which_they_differ() {
 #[test]
 fn the_same_seed_gives_the_same_states_and_no_disk_twice() {
     let recording = record(Protocol::LastFlushMissing, 20);
-    let states = States::new(recording.clone(), before(), Flushes::Kept);
+    let states = States::new(recording.clone(), before(), FlushPolicy::Kept);
     let chosen = states.choose(&options(200, 7));
     assert_eq!(chosen, states.choose(&options(200, 7)));
     assert_ne!(chosen, states.choose(&options(200, 8)));
@@ -331,7 +332,7 @@ fn the_same_seed_gives_the_same_states_and_no_disk_twice() {
         let image = states.disk(state).image().unwrap();
         assert!(images.insert((image, state.acknowledged)), "{state:?}");
     }
-    let kinds = |whole: fn(&State) -> bool| chosen.iter().filter(|state| whole(state)).count();
+    let kinds = |whole: fn(&CrashState) -> bool| chosen.iter().filter(|state| whole(state)).count();
     assert!(kinds(|state| state.lost.is_empty()) > 5);
     assert!(kinds(|state| state.lost.len() == 2) > 5);
     assert!(kinds(|state| state.lost.iter().any(|lost| lost.first > 0)) > 2);
@@ -340,7 +341,7 @@ fn the_same_seed_gives_the_same_states_and_no_disk_twice() {
 #[test]
 fn a_recording_that_is_full_fails_writes() {
     let data = tempfile::tempfile().unwrap();
-    let device = Recorder::new(MemoryDevice::new(BYTES, 512), data).with_bytes_max(1024);
+    let device = RequestRecorder::new(MemoryDevice::new(BYTES, 512), data).with_bytes_max(1024);
     device.zero_range(0, BYTES).unwrap();
     device.write_at(&[1; 1024], 0).unwrap();
     device.acknowledge("kept");
@@ -361,7 +362,7 @@ fn a_recording_that_is_full_fails_writes() {
 #[test]
 fn nothing_lost_means_the_device_as_it_was() {
     let data = tempfile::tempfile().unwrap();
-    let device = Recorder::new(MemoryDevice::new(BYTES, 512), data);
+    let device = RequestRecorder::new(MemoryDevice::new(BYTES, 512), data);
     for number in 0..50_u64 {
         device.write_at(&vec![number as u8; 2048], (number * 37 % 100) * 1024).unwrap();
         if number % 5 == 0 {
@@ -372,8 +373,8 @@ fn nothing_lost_means_the_device_as_it_was() {
         }
     }
     let recording = Arc::new(device.recording());
-    let states = States::new(recording.clone(), before(), Flushes::Kept);
-    let state = State { instant: recording.log.end, lost: Vec::new(), acknowledged: 0 };
+    let states = States::new(recording.clone(), before(), FlushPolicy::Kept);
+    let state = CrashState { instant: recording.log.end, lost: Vec::new(), acknowledged: 0 };
     assert_eq!(states.disk(&state).image().unwrap(), device.inner().image());
 }
 
@@ -414,7 +415,7 @@ fn what_the_disk_wrote_out_by_itself_is_not_lost() {
     let recording = Arc::new(recording);
     let acknowledged = recording.log.acknowledgements[0].instant;
     assert_eq!(recording.log.requests[1].destaged, Some(acknowledged));
-    let states = States::new(recording.clone(), before(), Flushes::Kept);
+    let states = States::new(recording.clone(), before(), FlushPolicy::Kept);
     assert_eq!(states.volatile(acknowledged - 1), [0, 1]);
     assert_eq!(states.volatile(acknowledged), [0]);
     let mut random = ChaCha8Rng::seed_from_u64(1);
@@ -424,7 +425,7 @@ fn what_the_disk_wrote_out_by_itself_is_not_lost() {
         states.disk(&state).read_at(&mut bytes, 0).unwrap();
         (bytes[0], bytes[512])
     };
-    assert_eq!((left(Loss::All), left(Loss::Nothing)), ((0, 2), (1, 2)));
-    let control = States::new(recording, before(), Flushes::IgnoredFrom(0));
+    assert_eq!((left(LostWrites::All), left(LostWrites::Nothing)), ((0, 2), (1, 2)));
+    let control = States::new(recording, before(), FlushPolicy::IgnoredFrom(0));
     assert_eq!(control.volatile(acknowledged), [0, 1]);
 }

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use crate::profile::Parameters;
 use crate::random::Random;
-use crate::{Disk, Operation, Reply, Request, ms, transfer_ns};
+use crate::{DiskModel, DiskOperation, DiskReply, ModelRequest, ms, transfer_ns};
 
 /// Credits of one kind. A rate of zero is no limit.
 struct Bucket {
@@ -64,7 +64,7 @@ pub struct Cloud {
     now_ns: u64,
     /// The last acknowledgement of a write, for flushes.
     written_ns: u64,
-    replies: VecDeque<Reply>,
+    replies: VecDeque<DiskReply>,
     throttled: u64,
 }
 
@@ -96,14 +96,14 @@ impl Cloud {
         }
     }
 
-    fn carry(&mut self, request: &Request) -> u64 {
+    fn carry(&mut self, request: &ModelRequest) -> u64 {
         let at = self.now_ns as f64;
         let operations = request.length.div_ceil(self.operation_bytes_max.max(1)).max(1);
         let begin = self.operations.take(at, operations as f64);
         let begin = self.bytes.take(begin, request.length as f64);
         self.throttled += u64::from(begin > at);
         let latency = match request.operation {
-            Operation::Read => self.latency_read_ns,
+            DiskOperation::Read => self.latency_read_ns,
             _ => self.latency_write_ns,
         };
         let spread =
@@ -116,21 +116,21 @@ impl Cloud {
     }
 }
 
-impl Disk for Cloud {
-    fn arrive(&mut self, at_ns: u64, id: u64, request: Request) {
+impl DiskModel for Cloud {
+    fn arrive(&mut self, at_ns: u64, id: u64, request: ModelRequest) {
         self.now_ns = self.now_ns.max(at_ns);
         let at_ns = match request.operation {
-            Operation::Read => self.carry(&request),
-            Operation::Write => {
+            DiskOperation::Read => self.carry(&request),
+            DiskOperation::Write => {
                 let end = self.carry(&request);
                 self.written_ns = self.written_ns.max(end);
                 end
             }
             // An acknowledged write is on the other side already.
-            Operation::Flush => self.now_ns + self.flush_ns,
-            Operation::Discard => self.now_ns + self.latency_write_ns as u64,
+            DiskOperation::Flush => self.now_ns + self.flush_ns,
+            DiskOperation::Discard => self.now_ns + self.latency_write_ns as u64,
         };
-        self.replies.push_back(Reply { id, at_ns: at_ns.max(self.now_ns) });
+        self.replies.push_back(DiskReply { id, at_ns: at_ns.max(self.now_ns) });
     }
 
     fn next_event(&self) -> Option<u64> {
@@ -141,7 +141,7 @@ impl Disk for Cloud {
         self.now_ns = self.now_ns.max(to_ns);
     }
 
-    fn reply(&mut self) -> Option<Reply> {
+    fn reply(&mut self) -> Option<DiskReply> {
         self.replies.pop_front()
     }
 

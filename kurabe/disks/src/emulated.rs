@@ -16,9 +16,9 @@ use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 
 use crate::extents::Extents;
-use crate::profile::{Placed, Profile, ProfileError};
-use crate::trace::{Entry, Recorder};
-use crate::{Destaged, Disk, Operation, Request};
+use crate::profile::{DiskProfile, Placed, ProfileError};
+use crate::trace::{TraceEntry, TraceRecorder};
+use crate::{Destaged, DiskModel, DiskOperation, ModelRequest};
 
 /// The p99 lateness of replies above which a run is marked.
 pub const LATE_NS: u64 = 130_000;
@@ -28,14 +28,14 @@ const LATENESS_NS_MAX: u64 = 60_000_000_000;
 /// A device that answers as a modelled disk would.
 pub struct Emulated<D> {
     inner: D,
-    profile: Profile,
+    profile: DiskProfile,
     placed: Placed,
     state: Mutex<State>,
     began: Instant,
 }
 
 struct State {
-    disk: Box<dyn Disk>,
+    disk: Box<dyn DiskModel>,
     next_id: u64,
     /// When each waiting request is answered, once that is fixed.
     fixed: HashMap<u64, u64>,
@@ -43,7 +43,7 @@ struct State {
     waiting: HashMap<u64, Arc<Condvar>>,
     leader: Option<u64>,
     lateness: Histogram<u64>,
-    trace: Recorder,
+    trace: TraceRecorder,
     /// What left the cache, where that is followed.
     destaged: Option<Vec<Destaged>>,
     model_ns: u64,
@@ -54,7 +54,7 @@ struct State {
 
 /// How late replies were.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Lateness {
+pub struct ReplyLateness {
     /// Replies.
     pub replies: u64,
     /// Half were not later, in ns.
@@ -71,7 +71,7 @@ impl<D: BlockDevice> Emulated<D> {
     /// # Errors
     ///
     /// The slice does not fit on the disk.
-    pub fn new(inner: D, profile: Profile) -> Result<Emulated<D>, ProfileError> {
+    pub fn new(inner: D, profile: DiskProfile) -> Result<Emulated<D>, ProfileError> {
         let (disk, placed) = profile.disk(inner.len())?;
         let state = State {
             disk,
@@ -80,7 +80,7 @@ impl<D: BlockDevice> Emulated<D> {
             waiting: HashMap::new(),
             leader: None,
             lateness: Histogram::new_with_bounds(1, LATENESS_NS_MAX, 2).expect("sound bounds"),
-            trace: Recorder::new(inner.len()),
+            trace: TraceRecorder::new(inner.len()),
             destaged: None,
             model_ns: 0,
             calls: 0,
@@ -90,7 +90,7 @@ impl<D: BlockDevice> Emulated<D> {
     }
 
     /// How late replies were.
-    pub fn lateness(&self) -> Lateness {
+    pub fn lateness(&self) -> ReplyLateness {
         self.lock().lateness()
     }
 
@@ -137,7 +137,7 @@ impl<D: BlockDevice> Emulated<D> {
     }
 
     /// Hands out the trace so far. Requests wait meanwhile.
-    pub fn with_trace<T>(&self, take: impl FnOnce(&mut Recorder) -> T) -> T {
+    pub fn with_trace<T>(&self, take: impl FnOnce(&mut TraceRecorder) -> T) -> T {
         take(&mut self.lock().trace)
     }
 
@@ -160,7 +160,8 @@ impl<D: BlockDevice> Emulated<D> {
                 return Some(*replied);
             }
             let replied_ns = replied.saturating_duration_since(self.began).as_nanos() as u64;
-            let placed = self.placed.place(Request::write(range.start, range.end - range.start));
+            let placed =
+                self.placed.place(ModelRequest::write(range.start, range.end - range.start));
             let mut left = Extents::default();
             left.insert(placed.offset..placed.end(), 0);
             // What was taken before the reply may have been taken before the write.
@@ -183,7 +184,11 @@ impl<D: BlockDevice> Emulated<D> {
     }
 
     /// Carries a request out, and waits for the disk's reply.
-    fn carry<T>(&self, request: Request, act: impl FnOnce(&D) -> io::Result<T>) -> io::Result<T> {
+    fn carry<T>(
+        &self,
+        request: ModelRequest,
+        act: impl FnOnce(&D) -> io::Result<T>,
+    ) -> io::Result<T> {
         let (id, arrived_ns, fixed_ns) = {
             let mut state = self.lock();
             let now = self.now_ns();
@@ -214,7 +219,7 @@ impl<D: BlockDevice> Emulated<D> {
         state.disk.advance(at_ns);
         state.take_replies();
         state.appoint();
-        state.trace.record(Entry { arrived_ns, replied_ns, request, metadata: false });
+        state.trace.record(TraceEntry { arrived_ns, replied_ns, request, metadata: false });
         result
     }
 
@@ -279,8 +284,8 @@ impl State {
         }
     }
 
-    fn lateness(&self) -> Lateness {
-        Lateness {
+    fn lateness(&self) -> ReplyLateness {
+        ReplyLateness {
             replies: self.lateness.len(),
             p50_ns: self.lateness.value_at_quantile(0.5),
             p99_ns: self.lateness.value_at_quantile(0.99),
@@ -299,30 +304,30 @@ impl<D: BlockDevice> BlockDevice for Emulated<D> {
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        let request = Request::read(offset, buffer.len() as u64);
+        let request = ModelRequest::read(offset, buffer.len() as u64);
         self.carry(request, |inner| inner.read_at(buffer, offset))
     }
 
     fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<()> {
-        let request = Request::write(offset, buffer.len() as u64);
+        let request = ModelRequest::write(offset, buffer.len() as u64);
         self.carry(request, |inner| inner.write_at(buffer, offset))
     }
 
     fn flush(&self) -> io::Result<()> {
-        self.carry(Request::flush(), D::flush)
+        self.carry(ModelRequest::flush(), D::flush)
     }
 
     fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
-        self.carry(Request::discard(offset, length), |inner| inner.discard(offset, length))
+        self.carry(ModelRequest::discard(offset, length), |inner| inner.discard(offset, length))
     }
 
     fn zero_range(&self, offset: u64, length: u64) -> io::Result<()> {
         // Flash forgets what must read as zeros; other disks write them.
         let operation = match self.profile.kind {
-            crate::Kind::Flash => Operation::Discard,
-            _ => Operation::Write,
+            crate::DiskKind::Flash => DiskOperation::Discard,
+            _ => DiskOperation::Write,
         };
-        let request = Request { operation, offset, length };
+        let request = ModelRequest { operation, offset, length };
         self.carry(request, |inner| inner.zero_range(offset, length))
     }
 
@@ -336,10 +341,10 @@ mod tests {
     use block::MemoryDevice;
 
     use super::*;
-    use crate::Kind;
+    use crate::DiskKind;
 
     fn disk(words: &str) -> Emulated<MemoryDevice> {
-        let profile = Profile::read(Kind::Hard, words).unwrap();
+        let profile = DiskProfile::read(DiskKind::Hard, words).unwrap();
         let disk = Emulated::new(MemoryDevice::new(64 << 20, 4096), profile).unwrap();
         disk.follow_cache();
         disk

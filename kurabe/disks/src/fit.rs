@@ -1,6 +1,6 @@
 //! Fits a profile to a hard disk: measures the disk, and finds the parameters with which the model answers alike.
 //!
-//! What is measured is a [`Target`]: a real disk ([`OnDevice`]), or a model in virtual time ([`Host`]), of which the
+//! What is measured is a [`FitTarget`]: a real disk ([`OnDevice`]), or a model in virtual time ([`VirtualHost`]), of which the
 //! parameters are known. Everything is done twice where no equation leads back to a parameter: with the disk, and with the
 //! model for each value that the parameter may have. What nothing here shows (how the cache is written out when nobody asks
 //! for it, shingles) is assumed, and the profile's sources say so.
@@ -12,8 +12,8 @@ use std::io;
 
 use crate::hard::geometry::Geometry;
 use crate::random::Random;
-use crate::virtual_host::{Host, Times};
-use crate::{Profile, ProfileError, Request, transfer_ns};
+use crate::virtual_host::{RequestTimes, VirtualHost};
+use crate::{DiskProfile, ModelRequest, ProfileError, transfer_ns};
 
 use draft::Draft;
 
@@ -44,7 +44,7 @@ const REVOLUTION_NS: std::ops::Range<f64> = 3.75e6..17.2e6;
 const USUAL_RPM: [f64; 7] = [4200.0, 5400.0, 5700.0, 5900.0, 7200.0, 10_000.0, 15_000.0];
 
 /// What is measured.
-pub trait Target {
+pub trait FitTarget {
     /// Its size in bytes.
     fn size_bytes(&self) -> u64;
 
@@ -53,19 +53,19 @@ pub trait Target {
     /// # Errors
     ///
     /// What the device says.
-    fn run(&mut self, depth: usize, requests: Vec<Request>) -> io::Result<Vec<Times>>;
+    fn run(&mut self, depth: usize, requests: Vec<ModelRequest>) -> io::Result<Vec<RequestTimes>>;
 
     /// Asks for nothing.
     fn rest(&mut self, ns: u64);
 }
 
 /// A slice of a model's disk and its size.
-impl Target for (Host, u64) {
+impl FitTarget for (VirtualHost, u64) {
     fn size_bytes(&self) -> u64 {
         self.1
     }
 
-    fn run(&mut self, depth: usize, requests: Vec<Request>) -> io::Result<Vec<Times>> {
+    fn run(&mut self, depth: usize, requests: Vec<ModelRequest>) -> io::Result<Vec<RequestTimes>> {
         Ok(self.0.run(depth, HOST_NS, requests))
     }
 
@@ -103,12 +103,12 @@ pub struct Fitted {
     /// The file.
     pub text: String,
     /// The same.
-    pub profile: Profile,
+    pub profile: DiskProfile,
     /// What was measured of the disk, and what the profile gives for it.
-    pub figures: Vec<Figure>,
+    pub figures: Vec<FitFigure>,
 }
 
-impl Figure {
+impl FitFigure {
     /// How far the model is off, as a share of what was measured.
     pub fn off(&self) -> f64 {
         (self.modelled / self.measured - 1.0).abs()
@@ -117,7 +117,7 @@ impl Figure {
 
 /// Something that was measured.
 #[derive(Debug, Clone)]
-pub struct Figure {
+pub struct FitFigure {
     /// What it is, with its unit.
     pub name: &'static str,
     /// Of the disk.
@@ -132,7 +132,7 @@ pub struct Figure {
 ///
 /// The device fails, or is no hard disk.
 pub fn fit(
-    target: &mut dyn Target,
+    target: &mut dyn FitTarget,
     name: &str,
     sector_bytes: u32,
     report: &mut dyn FnMut(&str),
@@ -232,7 +232,7 @@ pub fn fit(
     let model = &mut Bench::new(model);
     let rate = |ns: f64| MIB as f64 * 1e3 / ns;
     let ms = |ns: f64| ns / 1e6;
-    let figure = |name, measured, modelled| Figure { name, measured, modelled };
+    let figure = |name, measured, modelled| FitFigure { name, measured, modelled };
     let figures = vec![
         figure(
             "reads in order at the outer edge, MB/s",
@@ -289,7 +289,7 @@ fn percent(share: f64) -> f64 {
     (share * 100.0).round() / 100.0
 }
 
-fn took(times: &Times) -> f64 {
+fn took(times: &RequestTimes) -> f64 {
     (times.end - times.start) as f64
 }
 
@@ -336,7 +336,7 @@ struct Cache {
 
 /// What is measured, of the disk or of a model.
 struct Bench<'a> {
-    target: &'a mut dyn Target,
+    target: &'a mut dyn FitTarget,
     size: u64,
     random: Random,
 }
@@ -345,7 +345,7 @@ impl<'a> Bench<'a> {
     /// Of writes with a flush: how far the head moves, as a share of all tracks.
     const WRITE_DISTANCE: f64 = 0.1;
 
-    fn new(target: &'a mut dyn Target) -> Bench<'a> {
+    fn new(target: &'a mut dyn FitTarget) -> Bench<'a> {
         let size = target.size_bytes() / MIB * MIB;
         Bench { target, size, random: Random::new(1) }
     }
@@ -362,17 +362,17 @@ impl<'a> Bench<'a> {
         [here, (there + few_tracks).min(self.size - SMALL)]
     }
 
-    fn one(&mut self, request: Request) -> io::Result<f64> {
+    fn one(&mut self, request: ModelRequest) -> io::Result<f64> {
         Ok(took(&self.target.run(1, vec![request])?[0]))
     }
 
     fn read(&mut self, offset: u64) -> io::Result<f64> {
-        self.one(Request::read(offset, SMALL))
+        self.one(ModelRequest::read(offset, SMALL))
     }
 
     /// The time of a MiB from there on, in order.
     fn run_of(&mut self, offset: u64, count: u64, is_write: bool) -> io::Result<f64> {
-        let request = if is_write { Request::write } else { Request::read };
+        let request = if is_write { ModelRequest::write } else { ModelRequest::read };
         let requests = (0..count).map(|at| request(offset + at * MIB, MIB)).collect();
         let mut ends: Vec<u64> =
             self.target.run(4, requests)?.into_iter().map(|times| times.end).collect();
@@ -386,7 +386,7 @@ impl<'a> Bench<'a> {
         let count = (self.size / MIB / 2).min(512);
         let ns = self.run_of(0, count, is_write)?;
         if is_write {
-            self.one(Request::flush())?;
+            self.one(ModelRequest::flush())?;
         }
         Ok(ns)
     }
@@ -406,7 +406,7 @@ impl<'a> Bench<'a> {
     /// The mean time of a random read; of many at a time, each one's share of the time.
     fn random(&mut self, depth: usize, length: u64) -> io::Result<f64> {
         let requests: Vec<_> =
-            (0..RANDOM).map(|_| Request::read(self.place(length), length)).collect();
+            (0..RANDOM).map(|_| ModelRequest::read(self.place(length), length)).collect();
         let times = self.target.run(depth, requests)?;
         let (Some(start), Some(end)) =
             (times.iter().map(|one| one.start).min(), times.iter().map(|one| one.end).max())
@@ -501,7 +501,7 @@ impl<'a> Bench<'a> {
             self.read(here)?;
             let rate = geometry.rate(there);
             let passing = transfer_ns(MIB, rate) as f64;
-            times.push(self.one(Request::read(there, MIB))? - passing);
+            times.push(self.one(ModelRequest::read(there, MIB))? - passing);
             crossing += (passing / geometry.revolution_ns).min(1.0) / FLUSHED as f64;
         }
         Ok(percent((missed(&times, geometry.revolution_ns) / crossing).min(1.0)))
@@ -512,9 +512,9 @@ impl<'a> Bench<'a> {
         let mut middle = |length: u64| {
             let mut times = Vec::new();
             for _ in 0..12 {
-                self.one(Request::flush())?;
+                self.one(ModelRequest::flush())?;
                 let place = self.place(length);
-                times.push(self.one(Request::write(place, length))?);
+                times.push(self.one(ModelRequest::write(place, length))?);
             }
             times.sort_by(f64::total_cmp);
             io::Result::Ok(times[times.len() / 2])
@@ -526,24 +526,24 @@ impl<'a> Bench<'a> {
         if small > READ_NS_MIN {
             return Ok(Cache { command_ns: 0.2e6, interface_mb_s: 500.0, bytes: 0 });
         }
-        self.one(Request::flush())?;
+        self.one(ModelRequest::flush())?;
         let mut bytes = 0;
         while bytes < 2048 * MIB {
             let place = self.place(LARGE);
-            if self.one(Request::write(place, LARGE))? > large + READ_NS_MIN {
+            if self.one(ModelRequest::write(place, LARGE))? > large + READ_NS_MIN {
                 break;
             }
             bytes += LARGE;
         }
-        self.one(Request::flush())?;
+        self.one(ModelRequest::flush())?;
         Ok(Cache { command_ns, interface_mb_s, bytes })
     }
 
     fn flushed(&mut self, geometry: &Geometry) -> io::Result<Flushed> {
-        self.one(Request::flush())?;
+        self.one(ModelRequest::flush())?;
         let mut clean = Vec::new();
         for _ in 0..10 {
-            clean.push(self.one(Request::flush())?);
+            clean.push(self.one(ModelRequest::flush())?);
         }
         clean.sort_by(f64::total_cmp);
         let flush_ns = clean[clean.len() / 2];
@@ -551,10 +551,10 @@ impl<'a> Bench<'a> {
         for _ in 0..FLUSHED {
             let [here, there] = self.pair(geometry, Bench::WRITE_DISTANCE);
             self.read(here)?;
-            let write = self.one(Request::write(there, SMALL))?;
+            let write = self.one(ModelRequest::write(there, SMALL))?;
             // Without a cache the write is what takes long.
             let waited = if write > READ_NS_MIN { write } else { 0.0 };
-            times.push(waited + self.one(Request::flush())?);
+            times.push(waited + self.one(ModelRequest::flush())?);
         }
         Ok(Flushed { times, flush_ns })
     }
@@ -563,9 +563,10 @@ impl<'a> Bench<'a> {
     fn flush_after(&mut self, count: usize, times: usize) -> io::Result<f64> {
         let mut all = Vec::new();
         for _ in 0..times {
-            let writes = (0..count).map(|_| Request::write(self.place(SMALL), SMALL)).collect();
+            let writes =
+                (0..count).map(|_| ModelRequest::write(self.place(SMALL), SMALL)).collect();
             self.target.run(1, writes)?;
-            all.push(self.one(Request::flush())?);
+            all.push(self.one(ModelRequest::flush())?);
         }
         Ok(average(&all))
     }

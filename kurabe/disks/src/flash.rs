@@ -11,7 +11,7 @@
 use std::collections::VecDeque;
 
 use crate::profile::Parameters;
-use crate::{Disk, Operation, Reply, Request, ms, transfer_ns};
+use crate::{DiskModel, DiskOperation, DiskReply, ModelRequest, ms, transfer_ns};
 
 /// What the translation layer maps.
 const UNIT_BYTES: u64 = 4096;
@@ -164,7 +164,7 @@ pub struct Flash {
     buffered: VecDeque<(u64, u64)>,
     buffered_bytes: u64,
     fast_left_bytes: f64,
-    replies: VecDeque<Reply>,
+    replies: VecDeque<DiskReply>,
     read_units: u64,
 }
 
@@ -221,11 +221,11 @@ impl Flash {
         self.interface_free_ns
     }
 
-    fn units(&self, request: &Request) -> std::ops::Range<u64> {
+    fn units(&self, request: &ModelRequest) -> std::ops::Range<u64> {
         request.offset / UNIT_BYTES..request.end().min(self.length).div_ceil(UNIT_BYTES)
     }
 
-    fn read(&mut self, request: &Request) -> u64 {
+    fn read(&mut self, request: &ModelRequest) -> u64 {
         let begin = self.now_ns + self.settings.command_read_ns;
         let (mut end, mut before) = (begin, None);
         for unit in self.units(request) {
@@ -256,7 +256,7 @@ impl Flash {
         .max(end)
     }
 
-    fn write(&mut self, request: &Request) -> u64 {
+    fn write(&mut self, request: &ModelRequest) -> u64 {
         let begin = self.now_ns + self.settings.command_write_ns;
         let mut end = self.through_interface(begin, request.length);
         // Room in the buffer.
@@ -336,23 +336,23 @@ impl Flash {
     }
 }
 
-impl Disk for Flash {
-    fn arrive(&mut self, at_ns: u64, id: u64, request: Request) {
+impl DiskModel for Flash {
+    fn arrive(&mut self, at_ns: u64, id: u64, request: ModelRequest) {
         let at_ns = at_ns.max(self.now_ns);
         self.rest(at_ns);
         (self.now_ns, self.asked_ns) = (at_ns, at_ns);
         let end = match request.operation {
-            Operation::Read => self.read(&request),
-            Operation::Write => self.write(&request),
-            Operation::Flush => self.flush(),
-            Operation::Discard => {
+            DiskOperation::Read => self.read(&request),
+            DiskOperation::Write => self.write(&request),
+            DiskOperation::Flush => self.flush(),
+            DiskOperation::Discard => {
                 // Only whole units can be forgotten.
                 let whole = request.offset.div_ceil(UNIT_BYTES)..request.end() / UNIT_BYTES;
                 whole.for_each(|unit| self.translation.forget(unit));
                 at_ns + self.settings.command_write_ns
             }
         };
-        self.replies.push_back(Reply { id, at_ns: end.max(at_ns) });
+        self.replies.push_back(DiskReply { id, at_ns: end.max(at_ns) });
     }
 
     fn next_event(&self) -> Option<u64> {
@@ -363,7 +363,7 @@ impl Disk for Flash {
         self.now_ns = self.now_ns.max(to_ns);
     }
 
-    fn reply(&mut self) -> Option<Reply> {
+    fn reply(&mut self) -> Option<DiskReply> {
         self.replies.pop_front()
     }
 

@@ -16,7 +16,7 @@ use shingles::Shingles;
 use crate::extents::Extents;
 use crate::profile::Parameters;
 use crate::random::Random;
-use crate::{Destaged, Disk, Operation, Reply, Request, ms, transfer_ns};
+use crate::{Destaged, DiskModel, DiskOperation, DiskReply, ModelRequest, ms, transfer_ns};
 
 /// Ranges of earlier reads that are kept.
 const SEGMENTS: usize = 16;
@@ -80,7 +80,7 @@ impl Settings {
 struct Command {
     arrived_ns: u64,
     id: u64,
-    request: Request,
+    request: ModelRequest,
     position: f64,
 }
 
@@ -150,7 +150,7 @@ pub struct HardDisk {
     written_to: Option<u64>,
     stream: Option<Stream>,
     segments: VecDeque<Range<u64>>,
-    replies: VecDeque<Reply>,
+    replies: VecDeque<DiskReply>,
     destaged: VecDeque<Destaged>,
     number: u64,
     counters: Counters,
@@ -210,7 +210,7 @@ impl HardDisk {
 
     fn answer(&mut self, id: u64, at_ns: u64) {
         debug_assert!(at_ns >= self.now_ns);
-        self.replies.push_back(Reply { id, at_ns });
+        self.replies.push_back(DiskReply { id, at_ns });
     }
 
     fn number(&mut self) -> u64 {
@@ -239,19 +239,19 @@ impl HardDisk {
             && self.flush.is_none()
             && self.outstanding() < self.settings.queue_depth
         {
-            if command.request.operation == Operation::Flush && self.outstanding() > 0 {
+            if command.request.operation == DiskOperation::Flush && self.outstanding() > 0 {
                 break;
             }
             self.incoming.pop_front();
             match command.request.operation {
-                Operation::Read => self.admit_read(command),
-                Operation::Write if self.settings.cache_bytes == 0 => self.queue.push(command),
-                Operation::Write => {
+                DiskOperation::Read => self.admit_read(command),
+                DiskOperation::Write if self.settings.cache_bytes == 0 => self.queue.push(command),
+                DiskOperation::Write => {
                     self.forget_read(&(command.request.offset..command.request.end()));
                     self.waiting.push_back(command);
                 }
-                Operation::Flush => self.flush = Some(command),
-                Operation::Discard => {
+                DiskOperation::Flush => self.flush = Some(command),
+                DiskOperation::Discard => {
                     self.answer(command.id, self.now_ns + self.settings.command_write_ns);
                 }
             }
@@ -431,7 +431,7 @@ impl HardDisk {
             Some((_, Choice::Command(at))) => {
                 let command = self.queue.swap_remove(at);
                 match command.request.operation {
-                    Operation::Write => self.start_write(command),
+                    DiskOperation::Write => self.start_write(command),
                     _ => self.start_read(command),
                 }
             }
@@ -442,7 +442,7 @@ impl HardDisk {
 
     /// What a command of the queue costs before its first byte.
     fn cost_ns(&self, now: f64, command: &Command) -> f64 {
-        let is_write = command.request.operation == Operation::Write;
+        let is_write = command.request.operation == DiskOperation::Write;
         if !is_write && self.is_streamed(command) {
             return 0.0;
         }
@@ -493,7 +493,7 @@ impl HardDisk {
     }
 
     fn start_read(&mut self, command: Command) {
-        let Request { offset, length, .. } = command.request;
+        let ModelRequest { offset, length, .. } = command.request;
         let least_ns = self.now_ns.max(self.interface_free_ns) + self.cached_ns(&command);
         if self.is_streamed(&command) {
             let reached = self.streamed(self.stream.as_ref().expect("it is streamed"), self.now_ns);
@@ -650,8 +650,8 @@ enum Choice {
     Destage(Range<u64>),
 }
 
-impl Disk for HardDisk {
-    fn arrive(&mut self, at_ns: u64, id: u64, request: Request) {
+impl DiskModel for HardDisk {
+    fn arrive(&mut self, at_ns: u64, id: u64, request: ModelRequest) {
         self.advance(at_ns);
         self.now_ns = self.now_ns.max(at_ns);
         self.asked_ns = self.now_ns;
@@ -681,7 +681,7 @@ impl Disk for HardDisk {
         self.now_ns = self.now_ns.max(to_ns);
     }
 
-    fn reply(&mut self) -> Option<Reply> {
+    fn reply(&mut self) -> Option<DiskReply> {
         self.replies.pop_front()
     }
 

@@ -1,6 +1,6 @@
 //! Models of disks: what a request would have cost on another disk.
 //!
-//! A [`Disk`] has no clock. It is told when requests arrive, says when it wants to be woken, and
+//! A [`DiskModel`] has no clock. It is told when requests arrive, says when it wants to be woken, and
 //! fixes the time of each reply as soon as it is known. The same requests at the same times give the
 //! same replies, bit for bit: everything random comes from a seed. [`Emulated`] drives a model by the
 //! real clock under any block device, [`replay`] by the times of a [`trace`].
@@ -28,13 +28,13 @@ pub mod trace;
 mod tracer;
 pub mod virtual_host;
 
-pub use emulated::{Emulated, LATE_NS, Lateness};
-pub use profile::{Kind, Profile, ProfileError, Slice};
+pub use emulated::{Emulated, LATE_NS, ReplyLateness};
+pub use profile::{DiskKind, DiskProfile, DiskSlice, ProfileError};
 pub use tracer::{Traced, Tracer};
 
 /// What a request asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Operation {
+pub enum DiskOperation {
     /// Bytes.
     Read,
     /// Bytes to keep.
@@ -47,34 +47,34 @@ pub enum Operation {
 
 /// One request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Request {
+pub struct ModelRequest {
     /// What is asked for.
-    pub operation: Operation,
+    pub operation: DiskOperation,
     /// Where on the slice it begins, in bytes; 0 for a flush.
     pub offset: u64,
     /// How many bytes; 0 for a flush.
     pub length: u64,
 }
 
-impl Request {
+impl ModelRequest {
     /// A read.
-    pub fn read(offset: u64, length: u64) -> Request {
-        Request { operation: Operation::Read, offset, length }
+    pub fn read(offset: u64, length: u64) -> ModelRequest {
+        ModelRequest { operation: DiskOperation::Read, offset, length }
     }
 
     /// A write.
-    pub fn write(offset: u64, length: u64) -> Request {
-        Request { operation: Operation::Write, offset, length }
+    pub fn write(offset: u64, length: u64) -> ModelRequest {
+        ModelRequest { operation: DiskOperation::Write, offset, length }
     }
 
     /// A flush.
-    pub fn flush() -> Request {
-        Request { operation: Operation::Flush, offset: 0, length: 0 }
+    pub fn flush() -> ModelRequest {
+        ModelRequest { operation: DiskOperation::Flush, offset: 0, length: 0 }
     }
 
     /// A discard.
-    pub fn discard(offset: u64, length: u64) -> Request {
-        Request { operation: Operation::Discard, offset, length }
+    pub fn discard(offset: u64, length: u64) -> ModelRequest {
+        ModelRequest { operation: DiskOperation::Discard, offset, length }
     }
 
     /// Where it ends.
@@ -85,7 +85,7 @@ impl Request {
 
 /// When a request is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Reply {
+pub struct DiskReply {
     /// The request's number.
     pub id: u64,
     /// The time, which is final and may lie ahead.
@@ -104,9 +104,9 @@ pub struct Destaged {
 }
 
 /// A disk in virtual time.
-pub trait Disk: Send {
+pub trait DiskModel: Send {
     /// A request arrives, no earlier than anything that the disk was told before.
-    fn arrive(&mut self, at_ns: u64, id: u64, request: Request);
+    fn arrive(&mut self, at_ns: u64, id: u64, request: ModelRequest);
 
     /// When something is due that could fix replies or change their order, if nothing else arrives.
     fn next_event(&self) -> Option<u64>;
@@ -115,7 +115,7 @@ pub trait Disk: Send {
     fn advance(&mut self, to_ns: u64);
 
     /// The next reply whose time is fixed, in the order in which that happened.
-    fn reply(&mut self) -> Option<Reply>;
+    fn reply(&mut self) -> Option<DiskReply>;
 
     /// What it has taken from its cache to where it is durable, the next of it in the order in which that began. A disk
     /// that does not say so has nothing.

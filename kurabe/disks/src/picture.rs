@@ -5,8 +5,8 @@ use std::ops::Range;
 
 use serde_json::{Value, json};
 
-use crate::Operation;
-use crate::trace::Entry;
+use crate::DiskOperation;
+use crate::trace::TraceEntry;
 
 /// Columns of time. When they are full, two become one.
 const COLUMNS: usize = 240;
@@ -56,7 +56,7 @@ impl Column {
 }
 
 /// The picture.
-pub struct Picture {
+pub struct TracePicture {
     device_bytes: u64,
     column_ns: u64,
     columns: Vec<Column>,
@@ -81,10 +81,10 @@ fn power(number: u64) -> usize {
     (64 - number.leading_zeros() as usize).min(POWERS - 1)
 }
 
-impl Picture {
+impl TracePicture {
     /// Of a device of so many bytes, on which the journal lies in these ranges.
-    pub fn new(device_bytes: u64, journal: Vec<Range<u64>>) -> Picture {
-        Picture {
+    pub fn new(device_bytes: u64, journal: Vec<Range<u64>>) -> TracePicture {
+        TracePicture {
             device_bytes,
             column_ns: COLUMN_NS,
             columns: Vec::new(),
@@ -108,7 +108,7 @@ impl Picture {
         &self.journal
     }
 
-    fn purpose(&self, entry: &Entry) -> Purpose {
+    fn purpose(&self, entry: &TraceEntry) -> Purpose {
         if self.journal.iter().any(|range| range.contains(&entry.request.offset)) {
             Purpose::Journal
         } else if entry.metadata {
@@ -140,8 +140,8 @@ impl Picture {
     }
 
     /// Adds a request.
-    pub fn add(&mut self, entry: &Entry) {
-        let Entry { arrived_ns, replied_ns, ref request, .. } = *entry;
+    pub fn add(&mut self, entry: &TraceEntry) {
+        let TraceEntry { arrived_ns, replied_ns, ref request, .. } = *entry;
         let row = (u128::from(request.offset) * ROWS as u128 / u128::from(self.device_bytes.max(1)))
             .min(ROWS as u128 - 1) as usize;
         let purpose = self.purpose(entry) as usize;
@@ -149,14 +149,14 @@ impl Picture {
         column.requests += 1;
         column.outstanding_ns += replied_ns.saturating_sub(arrived_ns);
         let which = match request.operation {
-            Operation::Read => 0,
-            Operation::Write => 1,
-            Operation::Flush => {
+            DiskOperation::Read => 0,
+            DiskOperation::Write => 1,
+            DiskOperation::Flush => {
                 column.flushes += 1;
                 self.flushes += 1;
                 return;
             }
-            Operation::Discard => {
+            DiskOperation::Discard => {
                 self.discards += 1;
                 return;
             }
@@ -235,20 +235,21 @@ impl Picture {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Request;
+    use crate::ModelRequest;
 
-    fn entry(arrived_ns: u64, replied_ns: u64, request: Request) -> Entry {
-        Entry { arrived_ns, replied_ns, request, metadata: false }
+    fn entry(arrived_ns: u64, replied_ns: u64, request: ModelRequest) -> TraceEntry {
+        TraceEntry { arrived_ns, replied_ns, request, metadata: false }
     }
 
     #[test]
     fn what_bytes_are_for_is_told_apart() {
         let journal = 1 << 20..2 << 20;
-        let mut picture = Picture::new(1 << 30, Vec::from([journal]));
-        picture.add(&entry(0, 1, Request::write(0, 4096)));
-        picture.add(&Entry { metadata: true, ..entry(1, 2, Request::read(8192, 512)) });
+        let mut picture = TracePicture::new(1 << 30, Vec::from([journal]));
+        picture.add(&entry(0, 1, ModelRequest::write(0, 4096)));
+        picture.add(&TraceEntry { metadata: true, ..entry(1, 2, ModelRequest::read(8192, 512)) });
         // The journal is metadata too, where the kernel says anything.
-        picture.add(&Entry { metadata: true, ..entry(2, 3, Request::write(1 << 20, 1024)) });
+        picture
+            .add(&TraceEntry { metadata: true, ..entry(2, 3, ModelRequest::write(1 << 20, 1024)) });
         let json = picture.to_json();
         assert_eq!((&json["read_bytes"], &json["written_bytes"]), (&json!(512), &json!(5120)));
         assert_eq!(json["written"], json!([[0, 0, 4096]]));
@@ -264,12 +265,12 @@ mod tests {
 
     #[test]
     fn nothing_is_lost_when_columns_are_joined() {
-        let mut picture = Picture::new(1 << 30, Vec::new());
+        let mut picture = TracePicture::new(1 << 30, Vec::new());
         for step in 0..10_000_u64 {
             let at = step * 1_000_000;
-            picture.add(&entry(at, at + 500_000, Request::write(step * 4096, 4096)));
+            picture.add(&entry(at, at + 500_000, ModelRequest::write(step * 4096, 4096)));
             if step % 10 == 0 {
-                picture.add(&entry(at, at, Request::flush()));
+                picture.add(&entry(at, at, ModelRequest::flush()));
             }
         }
         let json = picture.to_json();

@@ -11,7 +11,7 @@ use std::fmt;
 
 use trust::quantity::{parse_percent, parse_size, size_text};
 
-use crate::Request;
+use crate::ModelRequest;
 use parameters::Parameter;
 
 /// All that come with kurabe, by their names.
@@ -32,7 +32,7 @@ const CHUNK_BYTES: u64 = 16 << 20;
 
 /// What a profile is of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum DiskKind {
     /// A disk that turns.
     Hard,
     /// Flash.
@@ -41,30 +41,30 @@ pub enum Kind {
     Cloud,
 }
 
-impl Kind {
+impl DiskKind {
     /// As it is written in a profile.
     pub fn word(self) -> &'static str {
         match self {
-            Kind::Hard => "hard-disk",
-            Kind::Flash => "flash",
-            Kind::Cloud => "cloud",
+            DiskKind::Hard => "hard-disk",
+            DiskKind::Flash => "flash",
+            DiskKind::Cloud => "cloud",
         }
     }
 
     /// The layer that takes such profiles.
     pub fn layer(self) -> &'static str {
         match self {
-            Kind::Hard => "hdd",
-            Kind::Flash => "ssd",
-            Kind::Cloud => "cloud",
+            DiskKind::Hard => "hdd",
+            DiskKind::Flash => "ssd",
+            DiskKind::Cloud => "cloud",
         }
     }
 
     fn parameters(self) -> &'static [Parameter] {
         match self {
-            Kind::Hard => parameters::HARD,
-            Kind::Flash => parameters::FLASH,
-            Kind::Cloud => parameters::CLOUD,
+            DiskKind::Hard => parameters::HARD,
+            DiskKind::Flash => parameters::FLASH,
+            DiskKind::Cloud => parameters::CLOUD,
         }
     }
 }
@@ -88,7 +88,7 @@ fn error<T>(text: impl Into<String>) -> Result<T, ProfileError> {
 /// Values of a model's parameters.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parameters {
-    kind: Kind,
+    kind: DiskKind,
     values: BTreeMap<&'static str, f64>,
     rates: Vec<(f64, f64)>,
 }
@@ -112,7 +112,7 @@ impl Parameters {
 
 /// Which part of a disk a device is.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Slice {
+pub struct DiskSlice {
     /// Where it begins, as a share of the room that is left.
     pub position: f64,
     /// Over how many bytes it is spread, in parts of 16 MiB; its own size where none is given.
@@ -132,27 +132,27 @@ pub struct Placed {
 impl Placed {
     /// The same request as the disk sees it. One that crosses from one part to the next is taken to
     /// lie where it begins.
-    pub fn place(&self, request: Request) -> Request {
+    pub fn place(&self, request: ModelRequest) -> ModelRequest {
         let (chunk, within) = (request.offset / CHUNK_BYTES, request.offset % CHUNK_BYTES);
-        Request { offset: self.start + chunk * self.stride + within, ..request }
+        ModelRequest { offset: self.start + chunk * self.stride + within, ..request }
     }
 }
 
 /// A model of a disk.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Profile {
+pub struct DiskProfile {
     /// By which it is chosen.
     pub name: String,
     /// What it is of.
     pub title: String,
     /// Its model.
-    pub kind: Kind,
+    pub kind: DiskKind,
     /// The values.
     pub parameters: Parameters,
     /// Where each comes from.
     pub sources: BTreeMap<String, String>,
     /// Which part of the disk is shown.
-    pub slice: Slice,
+    pub slice: DiskSlice,
     /// Of everything random.
     pub seed: u64,
     /// As it was asked for.
@@ -160,24 +160,24 @@ pub struct Profile {
 }
 
 /// Those that come with kurabe.
-pub fn bundled() -> impl Iterator<Item = Profile> {
+pub fn bundled() -> impl Iterator<Item = DiskProfile> {
     BUNDLED.iter().map(|(name, text)| {
-        Profile::parse(text, name).unwrap_or_else(|problem| panic!("{name}: {problem}"))
+        DiskProfile::parse(text, name).unwrap_or_else(|problem| panic!("{name}: {problem}"))
     })
 }
 
 /// The names of those that a layer takes.
-pub fn names(kind: Kind) -> Vec<String> {
+pub fn names(kind: DiskKind) -> Vec<String> {
     bundled().filter(|profile| profile.kind == kind).map(|profile| profile.name).collect()
 }
 
-impl Profile {
+impl DiskProfile {
     /// Reads what stands behind the colon of a layer.
     ///
     /// # Errors
     ///
     /// There is no such profile or parameter, or a value is out of its range.
-    pub fn read(kind: Kind, words: &str) -> Result<Profile, ProfileError> {
+    pub fn read(kind: DiskKind, words: &str) -> Result<DiskProfile, ProfileError> {
         let mut parts = words.split(',');
         let name = parts.next().unwrap_or_default();
         let known = bundled().find(|profile| profile.name == name);
@@ -202,7 +202,7 @@ impl Profile {
     /// # Errors
     ///
     /// There is no such parameter, or a value is out of its range.
-    pub fn changed(mut self, words: &str) -> Result<Profile, ProfileError> {
+    pub fn changed(mut self, words: &str) -> Result<DiskProfile, ProfileError> {
         if !words.is_empty() {
             self.words = format!("{},{words}", self.name);
             words.split(',').try_for_each(|part| self.change(part))?;
@@ -219,7 +219,7 @@ impl Profile {
 
     fn set(&mut self, word: &str, value: &str) -> Result<(), ProfileError> {
         let is_placing = matches!(word, "position" | "extent");
-        if is_placing && self.kind != Kind::Hard {
+        if is_placing && self.kind != DiskKind::Hard {
             return error(format!("'{word}' is for hard disks: elsewhere all places are alike"));
         }
         match word {
@@ -241,7 +241,7 @@ impl Profile {
                 }
                 _ => return error(format!("extent='{value}': write a size, or up to 100%")),
             },
-            "rates" if self.kind == Kind::Hard => {
+            "rates" if self.kind == DiskKind::Hard => {
                 let rates: Option<Vec<f64>> =
                     value.split('/').map(|rate| rate.parse().ok()).collect();
                 let rates = rates.filter(|rates| rates.len() > 1).unwrap_or_default();
@@ -281,7 +281,7 @@ impl Profile {
     /// # Errors
     ///
     /// The file is no TOML, a parameter is missing, unknown, without a source or out of its range.
-    pub fn parse(text: &str, place: &str) -> Result<Profile, ProfileError> {
+    pub fn parse(text: &str, place: &str) -> Result<DiskProfile, ProfileError> {
         let table: toml::Table =
             text.parse().map_err(|problem| ProfileError(format!("{place}: {problem}")))?;
         let word = |key: &str| match table.get(key) {
@@ -290,9 +290,9 @@ impl Profile {
         };
         let (name, title, kind) = (word("name")?, word("title")?, word("kind")?);
         let kind = match kind.as_str() {
-            "hard-disk" => Kind::Hard,
-            "flash" => Kind::Flash,
-            "cloud" => Kind::Cloud,
+            "hard-disk" => DiskKind::Hard,
+            "flash" => DiskKind::Flash,
+            "cloud" => DiskKind::Cloud,
             other => {
                 return error(format!("{place}: kind '{other}'; write hard-disk, flash or cloud"));
             }
@@ -312,7 +312,7 @@ impl Profile {
                 return fail("it has no source".into());
             }
             sources.insert(key.clone(), source.to_string());
-            if key == "rates" && kind == Kind::Hard {
+            if key == "rates" && kind == DiskKind::Hard {
                 rates = match read_rates(value) {
                     Some(rates) => rates,
                     None => {
@@ -338,13 +338,13 @@ impl Profile {
         if let Some(missing) = missing {
             return error(format!("{place}: '{}' is missing", missing.name));
         }
-        if kind == Kind::Hard && rates.is_empty() {
+        if kind == DiskKind::Hard && rates.is_empty() {
             return error(format!("{place}: 'rates' is missing"));
         }
-        let slice = Slice { position: 0.0, extent_bytes: None, extent_share: None };
+        let slice = DiskSlice { position: 0.0, extent_bytes: None, extent_share: None };
         let parameters = Parameters { kind, values, rates };
         let words = name.clone();
-        Ok(Profile { name, title, kind, parameters, sources, slice, seed: 0, words })
+        Ok(DiskProfile { name, title, kind, parameters, sources, slice, seed: 0, words })
     }
 
     /// Where a slice of `length` bytes lies.
@@ -388,15 +388,15 @@ impl Profile {
     /// Bytes of the sectors that the kernel is to see; 1 where it is all the same.
     pub fn sector_bytes(&self) -> u32 {
         match self.kind {
-            Kind::Hard if self.parameters.get("sector_bytes") > 512.0 => 4096,
-            Kind::Hard => 512,
-            Kind::Flash | Kind::Cloud => 1,
+            DiskKind::Hard if self.parameters.get("sector_bytes") > 512.0 => 4096,
+            DiskKind::Hard => 512,
+            DiskKind::Flash | DiskKind::Cloud => 1,
         }
     }
 
     /// Whether a write can be acknowledged before it is where it stays.
     pub fn has_write_cache(&self) -> bool {
-        self.kind != Kind::Hard || self.parameters.get("write_cache_mib") > 0.0
+        self.kind != DiskKind::Hard || self.parameters.get("write_cache_mib") > 0.0
     }
 
     /// The words that make a bundled profile this one, slice and seed apart, so that a layer can take it.
@@ -436,7 +436,7 @@ impl Profile {
                 [one.name.into(), value.to_string(), one.meaning.into(), source]
             })
             .collect();
-        if self.kind == Kind::Hard {
+        if self.kind == DiskKind::Hard {
             let rates = self.parameters.rates.iter();
             let rates: Vec<_> = rates.map(|(at, rate)| format!("{rate}@{at}")).collect();
             let source = self.sources.get("rates").cloned().unwrap_or_default();

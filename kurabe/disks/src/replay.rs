@@ -12,9 +12,9 @@ use std::collections::BinaryHeap;
 
 use hdrhistogram::Histogram;
 
-use crate::profile::{Profile, ProfileError};
-use crate::trace::{Entry, Trace};
-use crate::{Operation, Reply};
+use crate::profile::{DiskProfile, ProfileError};
+use crate::trace::{Trace, TraceEntry};
+use crate::{DiskOperation, DiskReply};
 
 /// A longer latency counts as this.
 const LATENCY_NS_MAX: u64 = 3_600_000_000_000;
@@ -24,7 +24,7 @@ const CONCURRENT_MAX: f64 = 0.05;
 /// What came out.
 pub struct Replayed {
     /// When each request arrived and was answered, in the order of the trace.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<TraceEntry>,
     /// From the first arrival to the last reply, as recorded and as replayed.
     pub recorded_ns: u64,
     /// See above.
@@ -58,7 +58,7 @@ impl Validity {
             }
             ends.push(Reverse(entry.replied_ns));
             depth = depth.max(ends.len());
-            if entry.request.operation == Operation::Flush {
+            if entry.request.operation == DiskOperation::Flush {
                 flushes += 1;
                 concurrent += u64::from(ends.len() > 1);
             }
@@ -86,7 +86,7 @@ impl Validity {
 /// # Errors
 ///
 /// The traced device does not fit on the disk.
-pub fn replay(trace: &Trace, profile: &Profile) -> Result<Replayed, ProfileError> {
+pub fn replay(trace: &Trace, profile: &DiskProfile) -> Result<Replayed, ProfileError> {
     let (mut disk, placed) = profile.disk(trace.device_bytes)?;
     let count = trace.entries.len();
     // For each request the one before whose reply it waited, and the host's time after it.
@@ -109,16 +109,16 @@ pub fn replay(trace: &Trace, profile: &Profile) -> Result<Replayed, ProfileError
     let mut replayed_ns = 0;
     let mut done = 0;
     while done < count {
-        while let Some(Reply { id, at_ns }) = disk.reply() {
+        while let Some(DiskReply { id, at_ns }) = disk.reply() {
             done += 1;
             let entry = &mut entries[id as usize];
             entry.replied_ns = at_ns;
             replayed_ns = replayed_ns.max(at_ns);
             let which = match entry.request.operation {
-                Operation::Read => Some(0),
-                Operation::Write => Some(1),
-                Operation::Flush => Some(2),
-                Operation::Discard => None,
+                DiskOperation::Read => Some(0),
+                DiskOperation::Write => Some(1),
+                DiskOperation::Flush => Some(2),
+                DiskOperation::Discard => None,
             };
             if let Some(which) = which {
                 latencies[which].saturating_record((at_ns - entry.arrived_ns).max(1));
@@ -157,12 +157,12 @@ pub fn replay(trace: &Trace, profile: &Profile) -> Result<Replayed, ProfileError
 }
 
 /// The request whose reply was the last before each arrival.
-fn dependencies(entries: &[Entry]) -> Vec<Option<u32>> {
+fn dependencies(entries: &[TraceEntry]) -> Vec<Option<u32>> {
     let mut replies: Vec<(u64, u32)> =
         entries.iter().enumerate().map(|(at, entry)| (entry.replied_ns, at as u32)).collect();
     replies.sort_unstable();
     let mut next = 0;
-    let find = |(number, entry): (usize, &Entry)| {
+    let find = |(number, entry): (usize, &TraceEntry)| {
         while next < replies.len() && replies[next].0 <= entry.arrived_ns {
             next += 1;
         }

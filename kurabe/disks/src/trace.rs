@@ -12,8 +12,8 @@ use std::ops::Range;
 
 use serde_json::Value;
 
-use crate::picture::Picture;
-use crate::{Operation, Request};
+use crate::picture::TracePicture;
+use crate::{DiskOperation, ModelRequest};
 
 const MAGIC: &[u8; 8] = b"KURATRC2";
 /// Offsets and lengths are multiples of it.
@@ -23,13 +23,13 @@ pub const KEPT_BYTES_MAX: usize = 256 << 20;
 
 /// One request and its reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Entry {
+pub struct TraceEntry {
     /// When it arrived.
     pub arrived_ns: u64,
     /// When it was answered.
     pub replied_ns: u64,
     /// What it was.
-    pub request: Request,
+    pub request: ModelRequest,
     /// Whether the file system said that it is metadata. A modelled disk is not told.
     pub metadata: bool,
 }
@@ -42,29 +42,29 @@ struct Before {
 }
 
 /// A trace as it comes in.
-pub struct Recorder {
+pub struct TraceRecorder {
     device_bytes: u64,
     before: Before,
     bytes: Vec<u8>,
     keeps: bool,
     requests: u64,
     dropped: u64,
-    picture: Picture,
+    picture: TracePicture,
     /// When the picture begins.
     origin_ns: u64,
 }
 
-impl Recorder {
+impl TraceRecorder {
     /// Of a device of so many bytes. Only the picture is kept.
-    pub fn new(device_bytes: u64) -> Recorder {
-        Recorder {
+    pub fn new(device_bytes: u64) -> TraceRecorder {
+        TraceRecorder {
             device_bytes,
             before: Before::default(),
             bytes: Vec::new(),
             keeps: false,
             requests: 0,
             dropped: 0,
-            picture: Picture::new(device_bytes, Vec::new()),
+            picture: TracePicture::new(device_bytes, Vec::new()),
             origin_ns: 0,
         }
     }
@@ -75,11 +75,11 @@ impl Recorder {
     }
 
     /// Notes a request and its reply.
-    pub fn record(&mut self, entry: Entry) {
+    pub fn record(&mut self, entry: TraceEntry) {
         self.requests += 1;
         if let Some(arrived_ns) = entry.arrived_ns.checked_sub(self.origin_ns) {
             let replied_ns = entry.replied_ns - self.origin_ns;
-            self.picture.add(&Entry { arrived_ns, replied_ns, ..entry });
+            self.picture.add(&TraceEntry { arrived_ns, replied_ns, ..entry });
         }
         if !self.keeps {
             return;
@@ -99,12 +99,12 @@ impl Recorder {
     /// Begins the picture again.
     pub fn begin_picture(&mut self, at_ns: u64) {
         let journal = self.picture.journal().to_vec();
-        (self.picture, self.origin_ns) = (Picture::new(self.device_bytes, journal), at_ns);
+        (self.picture, self.origin_ns) = (TracePicture::new(self.device_bytes, journal), at_ns);
     }
 
     /// Shows apart what happens in these ranges of bytes, in which a journal lies.
     pub fn set_journal(&mut self, ranges: Vec<Range<u64>>) {
-        self.picture = Picture::new(self.device_bytes, ranges);
+        self.picture = TracePicture::new(self.device_bytes, ranges);
     }
 
     /// How it looks as a whole.
@@ -140,12 +140,12 @@ fn put(bytes: &mut Vec<u8>, mut number: u64) {
     bytes.push(number as u8);
 }
 
-fn encode(bytes: &mut Vec<u8>, before: &mut Before, entry: &Entry) {
+fn encode(bytes: &mut Vec<u8>, before: &mut Before, entry: &TraceEntry) {
     let (code, has_place) = match entry.request.operation {
-        Operation::Read => (0, true),
-        Operation::Write => (1, true),
-        Operation::Flush => (2, false),
-        Operation::Discard => (3, true),
+        DiskOperation::Read => (0, true),
+        DiskOperation::Write => (1, true),
+        DiskOperation::Flush => (2, false),
+        DiskOperation::Discard => (3, true),
     };
     put(bytes, zigzag(entry.arrived_ns.wrapping_sub(before.arrived_ns) as i64));
     before.arrived_ns = entry.arrived_ns;
@@ -166,7 +166,7 @@ pub struct Trace {
     /// Size of the device.
     pub device_bytes: u64,
     /// In the order of arrival.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<TraceEntry>,
 }
 
 /// Why a file is no trace.
@@ -193,11 +193,14 @@ impl Trace {
             let mut take = || take(&bytes, &mut at);
             let arrived_ns = before.arrived_ns.wrapping_add(unzigzag(take()?) as u64);
             let word = take()?;
-            let operation =
-                [Operation::Read, Operation::Write, Operation::Flush, Operation::Discard]
-                    [(word & 3) as usize];
-            let mut request = Request { operation, offset: 0, length: 0 };
-            if operation != Operation::Flush {
+            let operation = [
+                DiskOperation::Read,
+                DiskOperation::Write,
+                DiskOperation::Flush,
+                DiskOperation::Discard,
+            ][(word & 3) as usize];
+            let mut request = ModelRequest { operation, offset: 0, length: 0 };
+            if operation != DiskOperation::Flush {
                 let sector = before.end_sector.wrapping_add(unzigzag(take()?) as u64);
                 let sectors = take()?;
                 let end = sector.checked_add(sectors).filter(|end| {
@@ -214,7 +217,7 @@ impl Trace {
                 return Err(broken(begin, "a reply after the end of time"));
             };
             let metadata = word & 4 != 0;
-            entries.push(Entry { arrived_ns, replied_ns, request, metadata });
+            entries.push(TraceEntry { arrived_ns, replied_ns, request, metadata });
         }
         entries.sort_by_key(|entry| (entry.arrived_ns, entry.replied_ns));
         Ok(Trace { device_bytes, entries })
@@ -242,12 +245,12 @@ impl Trace {
     /// What writing says.
     pub fn write_csv(&self, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "arrived_ns,replied_ns,operation,offset_bytes,length_bytes,metadata")?;
-        for Entry { arrived_ns, replied_ns, request, metadata } in &self.entries {
+        for TraceEntry { arrived_ns, replied_ns, request, metadata } in &self.entries {
             let word = match request.operation {
-                Operation::Read => "read",
-                Operation::Write => "write",
-                Operation::Flush => "flush",
-                Operation::Discard => "discard",
+                DiskOperation::Read => "read",
+                DiskOperation::Write => "write",
+                DiskOperation::Flush => "flush",
+                DiskOperation::Discard => "discard",
             };
             let (offset, length) = (request.offset, request.length);
             let metadata = u8::from(*metadata);
@@ -268,20 +271,20 @@ impl Trace {
         const ISSUE: u32 = 7;
         const COMPLETE: u32 = 8;
         // Shifts of the categories in the upper half of the action.
-        let category = |entry: &Entry| {
+        let category = |entry: &TraceEntry| {
             let metadata = u32::from(entry.metadata) << 28;
             metadata
                 | match entry.request.operation {
-                    Operation::Read => 1 << 16,
-                    Operation::Write => 1 << 17,
-                    Operation::Flush => 1 << 18,
-                    Operation::Discard => 1 << 29,
+                    DiskOperation::Read => 1 << 16,
+                    DiskOperation::Write => 1 << 17,
+                    DiskOperation::Flush => 1 << 18,
+                    DiskOperation::Discard => 1 << 29,
                 }
         };
         let (queued, issued, completed) = (1 << 20, 1 << 22, 1 << 23);
-        let mut events: Vec<(u64, u32, Request)> = Vec::with_capacity(self.entries.len() * 3);
+        let mut events: Vec<(u64, u32, ModelRequest)> = Vec::with_capacity(self.entries.len() * 3);
         for entry in &self.entries {
-            let Entry { arrived_ns, replied_ns, request, .. } = entry;
+            let TraceEntry { arrived_ns, replied_ns, request, .. } = entry;
             let category = category(entry);
             events.push((*arrived_ns, QUEUE | queued | category, *request));
             events.push((*arrived_ns, ISSUE | issued | category, *request));
@@ -334,13 +337,13 @@ mod tests {
             arrived_ns += random.bits() % 1_000_000;
             let offset = random.bits() % (1 << 20) * 4096;
             let request = match random.bits() % 8 {
-                0 => Request::flush(),
-                1 => Request::discard(offset, 8192),
-                2..5 => Request::read(offset, 512),
-                _ => Request::write(offset, 4096),
+                0 => ModelRequest::flush(),
+                1 => ModelRequest::discard(offset, 8192),
+                2..5 => ModelRequest::read(offset, 512),
+                _ => ModelRequest::write(offset, 4096),
             };
             let replied_ns = arrived_ns + random.bits() % 100_000_000;
-            Entry { arrived_ns, replied_ns, request, metadata: random.bits() % 4 == 0 }
+            TraceEntry { arrived_ns, replied_ns, request, metadata: random.bits() % 4 == 0 }
         });
         let entries = entries.collect();
         let mut trace = Trace { device_bytes: 8 << 30, entries };
@@ -356,7 +359,7 @@ mod tests {
         assert_eq!(Trace::read(&mut &file[..]).unwrap(), trace);
         assert!(file.len() / trace.entries.len() < 16, "{} bytes", file.len());
         // In the order of replies too.
-        let mut recorder = Recorder::new(trace.device_bytes);
+        let mut recorder = TraceRecorder::new(trace.device_bytes);
         recorder.keep();
         let mut replies = trace.entries.clone();
         replies.sort_by_key(|entry| entry.replied_ns);

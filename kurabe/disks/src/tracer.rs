@@ -23,8 +23,8 @@ use rustix::time::{ClockId, clock_gettime};
 use serde_json::Value;
 
 use crate::sys::Ring;
-use crate::trace::{Entry, Recorder, SECTOR_BYTES};
-use crate::{Operation, Request};
+use crate::trace::{SECTOR_BYTES, TraceEntry, TraceRecorder};
+use crate::{DiskOperation, ModelRequest};
 
 /// Memory of all rings together, and of one.
 const RINGS_BYTES: usize = 64 << 20;
@@ -73,7 +73,8 @@ impl Tracer {
         let device = Traceable::of(node, size_bytes)?;
         let failed = |what: &'static str| move |error| format!("{what}: {error}");
         let tracefs = tracefs().map_err(failed("tracefs"))?;
-        let kinds = [Kind::Issued, Kind::Requeued, Kind::Completed];
+        let kinds =
+            [RequestEventKind::Issued, RequestEventKind::Requeued, RequestEventKind::Completed];
         let formats = kinds.map(|kind| Format::read(&tracefs, kind));
         let formats = formats.into_iter().collect::<Result<Vec<Format>, String>>()?;
         let filter = format!("dev == {}", device.number);
@@ -198,7 +199,7 @@ fn processors() -> io::Result<Vec<u32>> {
 
 /// What happened to a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum RequestEventKind {
     Issued,
     /// The device did not take it; it comes again.
     Requeued,
@@ -209,7 +210,7 @@ enum Kind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Format {
     number: u64,
-    kind: Kind,
+    kind: RequestEventKind,
     sector: Field,
     sectors: Field,
     words: Field,
@@ -219,11 +220,11 @@ struct Format {
 type Field = (usize, usize);
 
 impl Format {
-    fn read(tracefs: &OwnedFd, kind: Kind) -> Result<Format, String> {
+    fn read(tracefs: &OwnedFd, kind: RequestEventKind) -> Result<Format, String> {
         let name = match kind {
-            Kind::Issued => "block_rq_issue",
-            Kind::Requeued => "block_rq_requeue",
-            Kind::Completed => "block_rq_complete",
+            RequestEventKind::Issued => "block_rq_issue",
+            RequestEventKind::Requeued => "block_rq_requeue",
+            RequestEventKind::Completed => "block_rq_complete",
         };
         let mut text = String::new();
         let path = format!("events/block/{name}/format");
@@ -240,7 +241,7 @@ impl Format {
         })
     }
 
-    fn parse(text: &str, kind: Kind) -> Option<Format> {
+    fn parse(text: &str, kind: RequestEventKind) -> Option<Format> {
         let value = |line: &str, key: &str| {
             let value = line.split_once(key)?.1;
             value.split(';').next()?.trim().parse().ok()
@@ -291,7 +292,7 @@ struct Marks {
 }
 
 /// What the letters of `blk_fill_rwbs` (kernel/trace/blktrace.c) say.
-fn operation(words: &[u8]) -> Option<(Operation, Marks)> {
+fn operation(words: &[u8]) -> Option<(DiskOperation, Marks)> {
     let words = words.split(|byte| *byte == 0).next().unwrap_or_default();
     // A flush that comes before something is a request of its own.
     let words = match words {
@@ -299,10 +300,10 @@ fn operation(words: &[u8]) -> Option<(Operation, Marks)> {
         words => words,
     };
     let operation = match words {
-        [b'R', ..] => Operation::Read,
-        [b'W', b'Z', ..] | [b'D', ..] => Operation::Discard,
-        [b'W', ..] => Operation::Write,
-        [b'F', ..] => Operation::Flush,
+        [b'R', ..] => DiskOperation::Read,
+        [b'W', b'Z', ..] | [b'D', ..] => DiskOperation::Discard,
+        [b'W', ..] => DiskOperation::Write,
+        [b'F', ..] => DiskOperation::Flush,
         _ => return None,
     };
     let has = |letter| words[1..].contains(&letter);
@@ -313,8 +314,8 @@ fn operation(words: &[u8]) -> Option<(Operation, Marks)> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Seen {
     time_ns: u64,
-    kind: Kind,
-    operation: Operation,
+    kind: RequestEventKind,
+    operation: DiskOperation,
     sector: u64,
     sectors: u64,
     marks: Marks,
@@ -363,18 +364,18 @@ struct Requests {
     device: Traceable,
     began_ns: u64,
     /// Those that were not answered yet, the oldest first: several can have one place.
-    open: HashMap<(Operation, u64), Vec<Seen>>,
-    recorder: Recorder,
+    open: HashMap<(DiskOperation, u64), Vec<Seen>>,
+    recorder: TraceRecorder,
 }
 
 impl Requests {
     fn new(device: Traceable) -> Requests {
-        let recorder = Recorder::new(device.size_bytes);
+        let recorder = TraceRecorder::new(device.size_bytes);
         Requests { device, began_ns: now_ns(), open: HashMap::new(), recorder }
     }
 
     fn take(&mut self, event: &Seen) {
-        let is_flush = event.operation == Operation::Flush;
+        let is_flush = event.operation == DiskOperation::Flush;
         // A bio that is only a flush ends as a write of nothing.
         if event.sectors == 0 && !is_flush {
             return;
@@ -382,9 +383,9 @@ impl Requests {
         let place = (event.operation, if is_flush { 0 } else { event.sector });
         let at_place = self.open.entry(place).or_default();
         match event.kind {
-            Kind::Issued => at_place.push(*event),
-            Kind::Requeued => drop(at_place.pop()),
-            Kind::Completed => {
+            RequestEventKind::Issued => at_place.push(*event),
+            RequestEventKind::Requeued => drop(at_place.pop()),
+            RequestEventKind::Completed => {
                 // The youngest: that of an older one may have been lost.
                 let issued = at_place.pop();
                 if at_place.is_empty() {
@@ -402,8 +403,8 @@ impl Requests {
         let since = |time_ns: u64| time_ns.saturating_sub(self.began_ns);
         let (arrived_ns, replied_ns) = (since(issued.time_ns), since(replied_ns));
         let operation = issued.operation;
-        let mut request = Request { operation, offset: 0, length: 0 };
-        if operation != Operation::Flush {
+        let mut request = ModelRequest { operation, offset: 0, length: 0 };
+        if operation != DiskOperation::Flush {
             // Of other parts of the disk nothing is said.
             let end = self.device.first_sector + self.device.size_bytes / SECTOR_BYTES;
             if issued.sector < self.device.first_sector || issued.sector + issued.sectors > end {
@@ -413,11 +414,11 @@ impl Requests {
             request.length = issued.sectors * SECTOR_BYTES;
         }
         let metadata = issued.marks.metadata;
-        self.recorder.record(Entry { arrived_ns, replied_ns, request, metadata });
-        if issued.marks.durable && operation == Operation::Write {
+        self.recorder.record(TraceEntry { arrived_ns, replied_ns, request, metadata });
+        if issued.marks.durable && operation == DiskOperation::Write {
             // A disk without such writes gets a flush after it.
-            let (arrived_ns, request) = (replied_ns, Request::flush());
-            self.recorder.record(Entry { arrived_ns, replied_ns, request, metadata: false });
+            let (arrived_ns, request) = (replied_ns, ModelRequest::flush());
+            self.recorder.record(TraceEntry { arrived_ns, replied_ns, request, metadata: false });
         }
     }
 }
@@ -439,17 +440,20 @@ format:
 
     #[test]
     fn fields_are_found_by_their_names() {
-        let format = Format::parse(FORMAT, Kind::Issued).unwrap();
+        let format = Format::parse(FORMAT, RequestEventKind::Issued).unwrap();
         assert_eq!((format.number, format.sector, format.words), (2104, (16, 8), (34, 10)));
         assert_eq!(format.sectors, (24, 4));
-        assert_eq!(Format::parse(&FORMAT.replace("nr_sector", "count"), Kind::Issued), None);
+        assert_eq!(
+            Format::parse(&FORMAT.replace("nr_sector", "count"), RequestEventKind::Issued),
+            None
+        );
         let mut fields = vec![0; 44];
         fields[..2].copy_from_slice(&2104_u16.to_le_bytes());
         fields[16..24].copy_from_slice(&77_u64.to_le_bytes());
         fields[24..28].copy_from_slice(&8_u32.to_le_bytes());
         fields[34..37].copy_from_slice(b"WFM");
         let seen = format.event(5, &fields).unwrap();
-        assert_eq!((seen.sector, seen.sectors, seen.operation), (77, 8, Operation::Write));
+        assert_eq!((seen.sector, seen.sectors, seen.operation), (77, 8, DiskOperation::Write));
         assert_eq!(seen.marks, Marks { metadata: true, durable: true });
         assert!(format.is_of(&fields));
     }
@@ -457,15 +461,21 @@ format:
     #[test]
     fn letters_say_what_a_request_is() {
         let said = |words: &str| operation(words.as_bytes()).map(|(operation, _)| operation);
-        assert_eq!(said("RAM\0\0"), Some(Operation::Read));
-        assert_eq!(said("FWS"), Some(Operation::Write));
-        assert_eq!((said("FF"), said("F")), (Some(Operation::Flush), Some(Operation::Flush)));
-        assert_eq!((said("DS"), said("WZS")), (Some(Operation::Discard), Some(Operation::Discard)));
+        assert_eq!(said("RAM\0\0"), Some(DiskOperation::Read));
+        assert_eq!(said("FWS"), Some(DiskOperation::Write));
+        assert_eq!(
+            (said("FF"), said("F")),
+            (Some(DiskOperation::Flush), Some(DiskOperation::Flush))
+        );
+        assert_eq!(
+            (said("DS"), said("WZS")),
+            (Some(DiskOperation::Discard), Some(DiskOperation::Discard))
+        );
         assert_eq!((said("N"), said(""), said("ZR")), (None, None, None));
     }
 
-    fn seen(time_ns: u64, kind: Kind, operation: Operation, sector: u64) -> Seen {
-        let sectors = if operation == Operation::Flush { 0 } else { 8 };
+    fn seen(time_ns: u64, kind: RequestEventKind, operation: DiskOperation, sector: u64) -> Seen {
+        let sectors = if operation == DiskOperation::Flush { 0 } else { 8 };
         Seen { time_ns, kind, operation, sector, sectors, marks: Marks::default() }
     }
 
@@ -474,8 +484,9 @@ format:
         let device = Traceable { number: 1, first_sector: 100, size_bytes: 1 << 20 };
         let mut requests = Requests { began_ns: 0, ..Requests::new(device) };
         requests.recorder.keep();
-        let (read, write, flush) = (Operation::Read, Operation::Write, Operation::Flush);
-        use Kind::{Completed, Issued, Requeued};
+        let (read, write, flush) =
+            (DiskOperation::Read, DiskOperation::Write, DiskOperation::Flush);
+        use RequestEventKind::{Completed, Issued, Requeued};
         let durable = Marks { durable: true, ..Marks::default() };
         for event in [
             // Under way when it began.

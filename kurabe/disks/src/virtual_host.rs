@@ -4,12 +4,12 @@ use std::collections::BinaryHeap;
 use std::{cmp::Reverse, ops::Range};
 
 use crate::profile::Placed;
-use crate::{Disk, Kind, Profile, ProfileError, Reply, Request};
+use crate::{DiskKind, DiskModel, DiskProfile, DiskReply, ModelRequest, ProfileError};
 
 /// A disk and the time.
-pub struct Host {
+pub struct VirtualHost {
     /// The disk.
-    pub disk: Box<dyn Disk>,
+    pub disk: Box<dyn DiskModel>,
     placed: Placed,
     /// The time.
     pub now_ns: u64,
@@ -17,30 +17,30 @@ pub struct Host {
 }
 
 /// Arrival and reply.
-pub type Times = Range<u64>;
+pub type RequestTimes = Range<u64>;
 
 /// How long it took, in ms.
-pub fn ms(times: &Times) -> f64 {
+pub fn ms(times: &RequestTimes) -> f64 {
     (times.end - times.start) as f64 / 1e6
 }
 
 /// So many of all took no longer, in ms.
-pub fn quantile(times: &[Times], share: f64) -> f64 {
+pub fn quantile(times: &[RequestTimes], share: f64) -> f64 {
     let mut all: Vec<f64> = times.iter().map(ms).collect();
     all.sort_by(f64::total_cmp);
     all[((all.len() - 1) as f64 * share).round() as usize]
 }
 
 /// The mean, in ms.
-pub fn mean(times: &[Times]) -> f64 {
+pub fn mean(times: &[RequestTimes]) -> f64 {
     times.iter().map(ms).sum::<f64>() / times.len() as f64
 }
 
-impl Host {
+impl VirtualHost {
     /// With a slice of a bundled profile's disk. Panics where there is none.
-    pub fn new(kind: Kind, words: &str, length: u64) -> Host {
-        let profile = Profile::read(kind, words).expect("a profile");
-        Host::of(&profile, length).expect("it fits")
+    pub fn new(kind: DiskKind, words: &str, length: u64) -> VirtualHost {
+        let profile = DiskProfile::read(kind, words).expect("a profile");
+        VirtualHost::of(&profile, length).expect("it fits")
     }
 
     /// With a slice of a profile's disk.
@@ -48,9 +48,9 @@ impl Host {
     /// # Errors
     ///
     /// The slice is larger than the disk.
-    pub fn of(profile: &Profile, length: u64) -> Result<Host, ProfileError> {
+    pub fn of(profile: &DiskProfile, length: u64) -> Result<VirtualHost, ProfileError> {
         let (disk, placed) = profile.disk(length)?;
-        Ok(Host { disk, placed, now_ns: 0, next_id: 0 })
+        Ok(VirtualHost { disk, placed, now_ns: 0, next_id: 0 })
     }
 
     /// Carries requests out, `depth` at a time, with so much time of the host between a reply and
@@ -59,18 +59,18 @@ impl Host {
         &mut self,
         depth: usize,
         think_ns: u64,
-        requests: impl IntoIterator<Item = Request>,
-    ) -> Vec<Times> {
+        requests: impl IntoIterator<Item = ModelRequest>,
+    ) -> Vec<RequestTimes> {
         let (mut requests, mut free) = (requests.into_iter(), BinaryHeap::new());
         let first = self.next_id;
-        let mut times: Vec<Times> = Vec::new();
+        let mut times: Vec<RequestTimes> = Vec::new();
         for _ in 0..depth {
             free.push(Reverse(self.now_ns + think_ns));
         }
         let (mut outstanding, mut is_over) = (0, false);
         loop {
-            while let Some(Reply { id, at_ns }) = self.disk.reply() {
-                let one: &mut Times = &mut times[(id - first) as usize];
+            while let Some(DiskReply { id, at_ns }) = self.disk.reply() {
+                let one: &mut RequestTimes = &mut times[(id - first) as usize];
                 assert!(at_ns >= one.start, "a reply before its request");
                 one.end = at_ns;
                 outstanding -= 1;

@@ -2,14 +2,14 @@
 //! published of it. Several parameters were fitted to these same figures, so this shows a fit, and no
 //! validation. `cargo test -p disks --test calibration -- --nocapture` prints every figure.
 
-use disks::virtual_host::{Host, mean, quantile, scattered};
-use disks::{Kind, Request};
+use disks::virtual_host::{VirtualHost, mean, quantile, scattered};
+use disks::{DiskKind, ModelRequest};
 
 const WHOLE: u64 = 1_000_204_886_016 / (1 << 20) * (1 << 20);
 const MIB: u64 = 1 << 20;
 
-fn disk(length: u64) -> Host {
-    Host::new(Kind::Hard, "st1000dm003", length)
+fn disk(length: u64) -> VirtualHost {
+    VirtualHost::new(DiskKind::Hard, "st1000dm003", length)
 }
 
 #[track_caller]
@@ -19,10 +19,10 @@ fn assert_near(what: &str, value: f64, published: f64, percent: f64) {
     assert!(off.abs() <= percent, "{what}: {value} is {off:.1} % off {published}");
 }
 
-fn rate(host: &mut Host, from: u64, depth: usize) -> f64 {
+fn rate(host: &mut VirtualHost, from: u64, depth: usize) -> f64 {
     const COUNT: u64 = 2000;
     let began = host.now_ns;
-    host.run(depth, 10_000, (0..COUNT).map(|at| Request::read(from + at * MIB, MIB)));
+    host.run(depth, 10_000, (0..COUNT).map(|at| ModelRequest::read(from + at * MIB, MIB)));
     (COUNT * MIB) as f64 * 1e3 / (host.now_ns - began) as f64
 }
 
@@ -38,8 +38,9 @@ fn sequential_reads() {
 
 #[test]
 fn random_reads() {
-    let reads =
-        |seed| scattered(seed, 4000, WHOLE, 4096).into_iter().map(|at| Request::read(at, 4096));
+    let reads = |seed| {
+        scattered(seed, 4000, WHOLE, 4096).into_iter().map(|at| ModelRequest::read(at, 4096))
+    };
     let mut host = disk(WHOLE);
     let one = mean(&host.run(1, 10_000, reads(1)));
     assert_near("random 4K read in ms", one, 12.7, 5.0);
@@ -55,8 +56,8 @@ fn flush_after(count: usize) -> f64 {
     let mut host = disk(WHOLE);
     let flushes = (1..=40).map(|seed| {
         let places = scattered(seed, count, WHOLE, 4096);
-        host.run(1, 10_000, places.into_iter().map(|at| Request::write(at, 4096)));
-        let times = host.run(1, 0, [Request::flush()]);
+        host.run(1, 10_000, places.into_iter().map(|at| ModelRequest::write(at, 4096)));
+        let times = host.run(1, 0, [ModelRequest::flush()]);
         disks::virtual_host::ms(&times[0])
     });
     flushes.sum::<f64>() / 40.0
@@ -74,7 +75,7 @@ const HOST_NS: u64 = 40_000;
 #[test]
 fn puts() {
     let mut host = disk(8 << 30);
-    let writes = (0..8000).map(|at| Request::write(at * 256 * 1024, 256 * 1024));
+    let writes = (0..8000).map(|at| ModelRequest::write(at * 256 * 1024, 256 * 1024));
     let times = host.run(1, HOST_NS, writes);
     assert_near("put of 256 KiB in ms, median", quantile(&times, 0.5), 1.06, 10.0);
     eprintln!(
@@ -86,7 +87,7 @@ fn puts() {
     // Its four requests of 1 MiB arrive together.
     let puts: Vec<_> = (0..500_u64)
         .map(|put| {
-            let requests = (0..4).map(|part| Request::write((put * 4 + part) * MIB, MIB));
+            let requests = (0..4).map(|part| ModelRequest::write((put * 4 + part) * MIB, MIB));
             let times = host.run(4, 0, requests);
             host.now_ns += HOST_NS;
             times[0].start..times.iter().map(|one| one.end).max().unwrap()
@@ -98,7 +99,7 @@ fn puts() {
 #[test]
 fn gets() {
     let mut host = disk(8 << 30);
-    let reads = scattered(3, 4000, 8 << 30, MIB).into_iter().map(|at| Request::read(at, MIB));
+    let reads = scattered(3, 4000, 8 << 30, MIB).into_iter().map(|at| ModelRequest::read(at, MIB));
     let times = host.run(1, HOST_NS, reads);
     assert_near("get of 1 MiB in ms, median", quantile(&times, 0.5), 12.5, 10.0);
     assert_near("get of 1 MiB in ms, p90", quantile(&times, 0.9), 17.6, 10.0);

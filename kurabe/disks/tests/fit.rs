@@ -1,8 +1,8 @@
 //! A profile that was fitted to a modelled disk has that disk's parameters, or answers as it does.
 
 use disks::fit::fit;
-use disks::virtual_host::Host;
-use disks::{Kind, Profile};
+use disks::virtual_host::VirtualHost;
+use disks::{DiskKind, DiskProfile};
 
 /// How far a parameter may be off: by itself, or as a share of the true one.
 const BOUNDS: &[(&str, f64, f64)] = &[
@@ -20,9 +20,9 @@ const BOUNDS: &[(&str, f64, f64)] = &[
 ];
 
 fn fitted(words: &str) {
-    let disk = Profile::read(Kind::Hard, words).unwrap();
+    let disk = DiskProfile::read(DiskKind::Hard, words).unwrap();
     let size = disk.parameters.capacity_bytes() >> 20 << 20;
-    let mut target = (Host::of(&disk, size).unwrap(), size);
+    let mut target = (VirtualHost::of(&disk, size).unwrap(), size);
     let found = fit(&mut target, "found", 4096, &mut |_| {}).unwrap();
     eprintln!("{words}");
     let (is, was) = (&found.profile.parameters, &disk.parameters);
@@ -66,8 +66,8 @@ fn a_fitted_profile_is_the_disk_s() {
 
 #[test]
 fn what_does_not_turn_is_refused() {
-    let disk = Profile::read(Kind::Flash, "nvme").unwrap();
-    let mut target = (Host::of(&disk, 4 << 30).unwrap(), 4 << 30);
+    let disk = DiskProfile::read(DiskKind::Flash, "nvme").unwrap();
+    let mut target = (VirtualHost::of(&disk, 4 << 30).unwrap(), 4 << 30);
     let refused = fit(&mut target, "found", 4096, &mut |_| {}).unwrap_err();
     assert!(format!("{refused:?}").contains("too little for a hard disk"), "{refused:?}");
 }

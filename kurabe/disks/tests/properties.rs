@@ -1,11 +1,11 @@
 //! What holds for every profile and any requests.
 
-use disks::virtual_host::{Host, Numbers, Times, mean};
-use disks::{Kind, Operation, Profile, Request, profile};
+use disks::virtual_host::{Numbers, RequestTimes, VirtualHost, mean};
+use disks::{DiskKind, DiskOperation, DiskProfile, ModelRequest, profile};
 
 const LENGTH: u64 = 1 << 30;
 
-fn any(seed: u64, count: usize) -> Vec<Request> {
+fn any(seed: u64, count: usize) -> Vec<ModelRequest> {
     let mut numbers = Numbers(seed * 2 + 1);
     let mut at = 0;
     (0..count + 8)
@@ -17,19 +17,19 @@ fn any(seed: u64, count: usize) -> Vec<Request> {
             let offset = at.min(LENGTH - length);
             at = offset + length;
             match numbers.below(16) {
-                0 => Request::flush(),
-                1 => Request::discard(offset, length),
-                2..8 => Request::read(offset, length),
-                _ => Request::write(offset, length),
+                0 => ModelRequest::flush(),
+                1 => ModelRequest::discard(offset, length),
+                2..8 => ModelRequest::read(offset, length),
+                _ => ModelRequest::write(offset, length),
             }
         })
         .skip(8)
         .collect()
 }
 
-fn run(profile: &Profile, seed: u64, depth: usize) -> (Vec<Times>, Host) {
+fn run(profile: &DiskProfile, seed: u64, depth: usize) -> (Vec<RequestTimes>, VirtualHost) {
     let words = format!("{},seed={seed}", profile.name);
-    let mut host = Host::new(profile.kind, &words, LENGTH);
+    let mut host = VirtualHost::new(profile.kind, &words, LENGTH);
     let times = host.run(depth, 20_000, any(seed, 3000));
     (times, host)
 }
@@ -43,7 +43,7 @@ fn every_request_is_answered_after_it_came_and_the_same_again() {
             assert!(times.iter().all(|one| one.end >= one.start && one.end < u64::MAX));
             assert_eq!(run(&profile, seed, depth).0, times, "{} seed {seed}", profile.name);
             // After a flush nothing would be lost with the power.
-            host.run(1, 0, [Request::flush()]);
+            host.run(1, 0, [ModelRequest::flush()]);
             host.disk.advance(host.now_ns);
             assert_eq!(host.disk.volatile_bytes(), 0, "{} seed {seed}", profile.name);
         }
@@ -54,7 +54,7 @@ fn every_request_is_answered_after_it_came_and_the_same_again() {
 #[test]
 fn another_seed_gives_other_times() {
     let run = |seed| {
-        let mut host = Host::new(Kind::Cloud, &format!("gp3,seed={seed}"), LENGTH);
+        let mut host = VirtualHost::new(DiskKind::Cloud, &format!("gp3,seed={seed}"), LENGTH);
         host.run(1, 0, any(1, 100))
     };
     assert_ne!(run(1), run(2));
@@ -62,11 +62,13 @@ fn another_seed_gives_other_times() {
 
 #[test]
 fn no_more_passes_the_interface_than_it_can() {
-    for profile in profile::bundled().filter(|profile| profile.kind != Kind::Cloud) {
+    for profile in profile::bundled().filter(|profile| profile.kind != DiskKind::Cloud) {
         let requests = any(5, 3000);
-        let mut host = Host::new(profile.kind, &profile.name, LENGTH);
+        let mut host = VirtualHost::new(profile.kind, &profile.name, LENGTH);
         host.run(32, 0, requests.clone());
-        let moves = |one: &&Request| matches!(one.operation, Operation::Read | Operation::Write);
+        let moves = |one: &&ModelRequest| {
+            matches!(one.operation, DiskOperation::Read | DiskOperation::Write)
+        };
         let bytes: u64 = requests.iter().filter(moves).map(|one| one.length).sum();
         let rate = bytes as f64 * 1e3 / host.now_ns as f64;
         let limit = profile.parameters.get("interface_mb_s");
@@ -76,9 +78,10 @@ fn no_more_passes_the_interface_than_it_can() {
 
 #[test]
 fn without_a_cache_each_write_waits_for_the_platter() {
-    let writes = || (0..200).map(|at| Request::write(at * 7_340_032 % LENGTH / 4096 * 4096, 4096));
-    let mut cached = Host::new(Kind::Hard, "7200rpm", LENGTH);
-    let mut plain = Host::new(Kind::Hard, "7200rpm,write_cache_mib=0", LENGTH);
+    let writes =
+        || (0..200).map(|at| ModelRequest::write(at * 7_340_032 % LENGTH / 4096 * 4096, 4096));
+    let mut cached = VirtualHost::new(DiskKind::Hard, "7200rpm", LENGTH);
+    let mut plain = VirtualHost::new(DiskKind::Hard, "7200rpm,write_cache_mib=0", LENGTH);
     assert!(mean(&cached.run(1, 0, writes())) < 1.0);
     assert!(mean(&plain.run(1, 0, writes())) > 3.0);
     assert_eq!(plain.disk.volatile_bytes(), 0);
@@ -88,12 +91,12 @@ fn without_a_cache_each_write_waits_for_the_platter() {
 #[test]
 fn parts_of_sectors_are_read_before_they_are_written() {
     let durable = |length: u64| {
-        let mut host = Host::new(Kind::Hard, "7200rpm", LENGTH);
+        let mut host = VirtualHost::new(DiskKind::Hard, "7200rpm", LENGTH);
         let mut all = 0.0;
         for at in 0..100_u64 {
             let offset = at * 9_437_184 % (LENGTH - 4096) / 4096 * 4096;
             let begin = host.now_ns;
-            host.run(1, 0, [Request::write(offset, length), Request::flush()]);
+            host.run(1, 0, [ModelRequest::write(offset, length), ModelRequest::flush()]);
             all += (host.now_ns - begin) as f64 / 1e6 / 100.0;
         }
         all
@@ -106,11 +109,11 @@ fn parts_of_sectors_are_read_before_they_are_written() {
 #[test]
 fn a_shingled_disk_slows_down_when_its_cache_is_full() {
     let words = "shingled,shingle_cache_gib=0.0625,shingle_band_mib=16,destage_idle_ms=60000";
-    let mut host = Host::new(Kind::Hard, words, LENGTH);
+    let mut host = VirtualHost::new(DiskKind::Hard, words, LENGTH);
     let mut numbers = Numbers(9);
-    let mut write = |host: &mut Host| {
-        let writes =
-            (0..150).map(|_| Request::write(numbers.below(LENGTH / 131_072) * 131_072, 131_072));
+    let mut write = |host: &mut VirtualHost| {
+        let writes = (0..150)
+            .map(|_| ModelRequest::write(numbers.below(LENGTH / 131_072) * 131_072, 131_072));
         let times = host.run(1, 0, writes.collect::<Vec<_>>());
         (times[149].end - times[0].start) as f64 / 150e6
     };
@@ -118,8 +121,8 @@ fn a_shingled_disk_slows_down_when_its_cache_is_full() {
     let full: f64 = (0..12).map(|_| write(&mut host)).fold(0.0, f64::max);
     assert!(full > 4.0 * fresh, "{fresh} ms, then {full} ms");
     // In order it needs no cleaning.
-    let mut host = Host::new(Kind::Hard, words, LENGTH);
-    let times = host.run(1, 0, (0..1000).map(|at| Request::write(at << 20, 1 << 20)));
+    let mut host = VirtualHost::new(DiskKind::Hard, words, LENGTH);
+    let times = host.run(1, 0, (0..1000).map(|at| ModelRequest::write(at << 20, 1 << 20)));
     let cleaned = host.disk.counters().into_iter().find(|(name, _)| *name == "bands cleaned");
     assert_eq!(cleaned, Some(("bands cleaned", 0)));
     assert!(mean(&times) < 10.0);
@@ -128,21 +131,22 @@ fn a_shingled_disk_slows_down_when_its_cache_is_full() {
 #[test]
 fn flash_slows_down_when_the_quick_part_is_used_up_and_when_it_must_clean() {
     let words = "sata,fast_mib=256,spare=0.07";
-    let mut host = Host::new(Kind::Flash, words, LENGTH);
-    let mut rate = |requests: Vec<Request>| {
+    let mut host = VirtualHost::new(DiskKind::Flash, words, LENGTH);
+    let mut rate = |requests: Vec<ModelRequest>| {
         let began = host.now_ns;
         let bytes: u64 = requests.iter().map(|one| one.length).sum();
         host.run(8, 0, requests);
         bytes as f64 * 1e3 / (host.now_ns - began) as f64
     };
     let part =
-        |from: u64, to: u64| (from..to).map(|at| Request::write(at << 20, 1 << 20)).collect();
+        |from: u64, to: u64| (from..to).map(|at| ModelRequest::write(at << 20, 1 << 20)).collect();
     let quick = rate(part(0, 200));
     let slow = rate(part(300, 900));
     assert!(quick > 1.05 * slow, "{quick} {slow}");
     let mut numbers = Numbers(5);
-    let random: Vec<_> =
-        (0..400_000).map(|_| Request::write(numbers.below(LENGTH / 4096) * 4096, 4096)).collect();
+    let random: Vec<_> = (0..400_000)
+        .map(|_| ModelRequest::write(numbers.below(LENGTH / 4096) * 4096, 4096))
+        .collect();
     let cleaning = rate(random);
     assert!(cleaning < 0.7 * slow, "{slow} {cleaning}");
     let counters: std::collections::BTreeMap<_, _> = host.disk.counters().into_iter().collect();
@@ -154,16 +158,17 @@ fn flash_slows_down_when_the_quick_part_is_used_up_and_when_it_must_clean() {
     );
     assert!(amplification > 1.5);
     // What was discarded need not be copied.
-    host.run(1, 0, [Request::discard(0, LENGTH)]);
+    host.run(1, 0, [ModelRequest::discard(0, LENGTH)]);
     let before = host.disk.counters()[2].1;
-    host.run(8, 0, (0..1000).map(|at| Request::write(at << 20, 1 << 20)));
+    host.run(8, 0, (0..1000).map(|at| ModelRequest::write(at << 20, 1 << 20)));
     assert!(host.disk.counters()[2].1 - before < copied / 20);
 }
 
 #[test]
 fn a_volume_bursts_until_its_credits_are_gone() {
-    let mut host = Host::new(Kind::Cloud, "gp2,iops_credits=3000,latency_spread=0", LENGTH);
-    let reads = |count| (0..count).map(|at| Request::read(at * 4096 % LENGTH, 4096));
+    let mut host =
+        VirtualHost::new(DiskKind::Cloud, "gp2,iops_credits=3000,latency_spread=0", LENGTH);
+    let reads = |count| (0..count).map(|at| ModelRequest::read(at * 4096 % LENGTH, 4096));
     let mut rate = |count: u64| {
         let began = host.now_ns;
         host.run(32, 0, reads(count));

@@ -1,24 +1,24 @@
 //! A recorded trace on other disks.
 
-use disks::trace::{Entry, Trace};
-use disks::virtual_host::{Host, Numbers};
-use disks::{Kind, Profile, Request, replay::replay};
+use disks::trace::{Trace, TraceEntry};
+use disks::virtual_host::{Numbers, VirtualHost};
+use disks::{DiskKind, DiskProfile, ModelRequest, replay::replay};
 
 const LENGTH: u64 = 1 << 30;
 
 /// A trace of `depth` threads on a disk.
-fn recorded(kind: Kind, words: &str, depth: usize, count: usize, flushes: bool) -> Trace {
-    let mut host = Host::new(kind, words, LENGTH);
+fn recorded(kind: DiskKind, words: &str, depth: usize, count: usize, flushes: bool) -> Trace {
+    let mut host = VirtualHost::new(kind, words, LENGTH);
     let mut numbers = Numbers(11);
     let requests: Vec<_> = (0..count)
         .map(|at| match at % 3 {
-            2 if flushes => Request::flush(),
-            0 => Request::read(numbers.below(LENGTH / 4096) * 4096, 4096),
-            _ => Request::write(numbers.below(LENGTH / 4096) * 4096, 4096),
+            2 if flushes => ModelRequest::flush(),
+            0 => ModelRequest::read(numbers.below(LENGTH / 4096) * 4096, 4096),
+            _ => ModelRequest::write(numbers.below(LENGTH / 4096) * 4096, 4096),
         })
         .collect();
     let times = host.run(depth, 50_000, requests.clone());
-    let entries = times.iter().zip(requests).map(|(times, request)| Entry {
+    let entries = times.iter().zip(requests).map(|(times, request)| TraceEntry {
         arrived_ns: times.start,
         replied_ns: times.end,
         request,
@@ -29,13 +29,13 @@ fn recorded(kind: Kind, words: &str, depth: usize, count: usize, flushes: bool) 
     Trace { device_bytes: LENGTH, entries }
 }
 
-fn on(words: &str) -> Profile {
-    Profile::read(Kind::Hard, words).unwrap()
+fn on(words: &str) -> DiskProfile {
+    DiskProfile::read(DiskKind::Hard, words).unwrap()
 }
 
 #[test]
 fn replay_is_the_same_every_time_and_ends_where_the_recording_did() {
-    let trace = recorded(Kind::Hard, "7200rpm", 1, 3000, true);
+    let trace = recorded(DiskKind::Hard, "7200rpm", 1, 3000, true);
     let once = replay(&trace, &on("7200rpm")).unwrap();
     assert_eq!(once.entries, replay(&trace, &on("7200rpm")).unwrap().entries);
     // On the disk it was recorded on it takes as long as it did.
@@ -46,8 +46,8 @@ fn replay_is_the_same_every_time_and_ends_where_the_recording_did() {
 /// What runs on the slow disk, and what was recorded on a quick one and replayed, take equally long.
 #[test]
 fn a_single_thread_takes_as_long_as_on_the_disk_itself() {
-    let quick = recorded(Kind::Cloud, "unlimited", 1, 3000, true);
-    let slow = recorded(Kind::Hard, "st1000dm003", 1, 3000, true);
+    let quick = recorded(DiskKind::Cloud, "unlimited", 1, 3000, true);
+    let slow = recorded(DiskKind::Hard, "st1000dm003", 1, 3000, true);
     let took = slow.entries.iter().map(|entry| entry.replied_ns).max().unwrap();
     let replayed = replay(&quick, &on("st1000dm003")).unwrap();
     let ratio = replayed.replayed_ns as f64 / took as f64;
@@ -58,7 +58,7 @@ fn a_single_thread_takes_as_long_as_on_the_disk_itself() {
 
 #[test]
 fn flushes_of_many_threads_are_doubted() {
-    let trace = recorded(Kind::Hard, "7200rpm", 16, 3000, true);
+    let trace = recorded(DiskKind::Hard, "7200rpm", 16, 3000, true);
     let replayed = replay(&trace, &on("5400rpm")).unwrap();
     assert!(replayed.validity.doubt().is_some_and(|doubt| doubt.contains("emulated disk instead")));
     assert_eq!(replayed.validity.depth_max, 16);
@@ -66,7 +66,7 @@ fn flushes_of_many_threads_are_doubted() {
 
 #[test]
 fn a_device_that_does_not_fit_is_refused() {
-    let mut trace = recorded(Kind::Hard, "7200rpm", 1, 10, false);
+    let mut trace = recorded(DiskKind::Hard, "7200rpm", 1, 10, false);
     trace.device_bytes = 2 << 40;
     assert!(replay(&trace, &on("st1000dm003")).is_err());
 }

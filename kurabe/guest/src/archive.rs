@@ -41,12 +41,12 @@ fn rights(facts: &fs::Metadata) -> u32 {
 
 /// What goes into an archive, by its path without the leading slash.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Contents(BTreeMap<PathBuf, Entry>);
+pub struct ArchiveContents(BTreeMap<PathBuf, Entry>);
 
 /// Links on one path, as the kernel bounds them.
 const LINKS_MAX: usize = 40;
 
-impl Contents {
+impl ArchiveContents {
     /// Adds an empty directory.
     pub fn add_directory(&mut self, path: &str) {
         let mut at = PathBuf::new();
@@ -262,7 +262,7 @@ mod tests {
         fs::write(&real, b"seven b").unwrap();
         symlink("real", home.path().join("link")).unwrap();
         let write = || {
-            let mut contents = Contents::default();
+            let mut contents = ArchiveContents::default();
             contents.add_directory("dev");
             contents.add(&home.path().join("link")).unwrap();
             let mut bytes = Vec::new();
@@ -293,7 +293,7 @@ mod tests {
         let file = closed.join("file");
         fs::write(&file, "text").unwrap();
         fs::set_permissions(&file, fs::Permissions::from_mode(0o4640)).unwrap();
-        let mut contents = Contents::default();
+        let mut contents = ArchiveContents::default();
         contents.add(&file).unwrap();
         contents.add_directory(closed.strip_prefix("/").unwrap().join("new").to_str().unwrap());
         let mut bytes = Vec::new();
@@ -312,7 +312,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let script = home.path().join("script");
         fs::write(&script, "#!/bin/sh\n").unwrap();
-        let mut contents = Contents::default();
+        let mut contents = ArchiveContents::default();
         contents.add_program(&script).unwrap();
         let files: Vec<String> =
             contents.files().map(|(path, _)| path.display().to_string()).collect();

@@ -24,7 +24,7 @@ pub struct Recipe {
     /// The module's name.
     pub module: &'static str,
     /// Gets the packages and builds the module.
-    pub build: fn(&mut Site<'_>) -> Result<(), Error>,
+    pub build: fn(&mut BuildSite<'_>) -> Result<(), Error>,
     /// The files of a source that this program carries, each with its text; empty where all comes out of
     /// packages. A module is built again when they change.
     pub source: &'static [(&'static str, &'static str)],
@@ -37,7 +37,7 @@ impl Recipe {
     /// A module that is built out of packages alone.
     pub const fn of_packages(
         module: &'static str,
-        build: fn(&mut Site<'_>) -> Result<(), Error>,
+        build: fn(&mut BuildSite<'_>) -> Result<(), Error>,
     ) -> Recipe {
         Recipe { module, build, source: &[], closed: None }
     }
@@ -85,7 +85,7 @@ impl Supplies {
 }
 
 /// Where, and for which kernel, something is built.
-pub struct Site<'a> {
+pub struct BuildSite<'a> {
     /// As `uname -r` says it.
     pub(crate) release: &'a Release,
     /// The kernel's package.
@@ -102,7 +102,7 @@ pub struct Site<'a> {
     pub(crate) used: Vec<Package>,
 }
 
-impl Site<'_> {
+impl BuildSite<'_> {
     /// Builds a module.
     pub(crate) fn build(&mut self, recipe: &Recipe) -> Result<(), Error> {
         (recipe.build)(self)?;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// How a guest ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum End {
+pub enum GuestEnd {
     /// In order, and its command succeeded.
     Completed,
     /// In order, and its command failed.
@@ -28,25 +28,25 @@ pub enum End {
     EmulatorDied,
 }
 
-impl fmt::Display for End {
+impl fmt::Display for GuestEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            End::Completed => "completed",
-            End::CommandFailed => "command failed",
-            End::KernelPanic => "kernel panic",
-            End::Oops => "oops",
-            End::Hang => "hang",
-            End::OutOfMemory => "out of memory",
-            End::BootFailure => "boot failure",
-            End::DiskVanished => "disk vanished",
-            End::EmulatorDied => "the emulator died",
+            GuestEnd::Completed => "completed",
+            GuestEnd::CommandFailed => "command failed",
+            GuestEnd::KernelPanic => "kernel panic",
+            GuestEnd::Oops => "oops",
+            GuestEnd::Hang => "hang",
+            GuestEnd::OutOfMemory => "out of memory",
+            GuestEnd::BootFailure => "boot failure",
+            GuestEnd::DiskVanished => "disk vanished",
+            GuestEnd::EmulatorDied => "the emulator died",
         })
     }
 }
 
 /// What is known of an end.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Seen {
+pub struct EndEvidence {
     /// Whether the guest could run a command.
     pub ready: bool,
     /// Whether it was killed for giving no sign of life.
@@ -65,35 +65,35 @@ const OUT_OF_MEMORY: &[&str] =
 const DISK: &[&str] = &["I/O error, dev vd", "I/O error on dev vd", "Buffer I/O error on dev vd"];
 
 /// Says how a guest ended. The first cause counts: a panic that follows an oops is an oops.
-pub fn classify(seen: Seen, console: &str) -> End {
+pub fn classify(seen: EndEvidence, console: &str) -> GuestEnd {
     let says = |texts: &[&str]| texts.iter().any(|text| console.contains(text));
     if seen.code == Some(0) && !seen.failed {
-        return End::Completed;
+        return GuestEnd::Completed;
     }
     if seen.killed {
-        return End::EmulatorDied;
+        return GuestEnd::EmulatorDied;
     }
     if !seen.ready {
-        return End::BootFailure;
+        return GuestEnd::BootFailure;
     }
     if says(OUT_OF_MEMORY) {
-        return End::OutOfMemory;
+        return GuestEnd::OutOfMemory;
     }
     if says(OOPS) {
-        return End::Oops;
+        return GuestEnd::Oops;
     }
     if says(&["Kernel panic"]) {
-        return End::KernelPanic;
+        return GuestEnd::KernelPanic;
     }
     if seen.silent {
-        return End::Hang;
+        return GuestEnd::Hang;
     }
     if says(DISK) {
-        return End::DiskVanished;
+        return GuestEnd::DiskVanished;
     }
     match seen.code {
-        Some(_) => End::CommandFailed,
-        None => End::EmulatorDied,
+        Some(_) => GuestEnd::CommandFailed,
+        None => GuestEnd::EmulatorDied,
     }
 }
 
@@ -103,22 +103,34 @@ mod tests {
 
     #[test]
     fn the_first_cause_counts() {
-        let ready = Seen { ready: true, ..Seen::default() };
-        let failed = Seen { code: Some(0), failed: true, ..ready };
+        let ready = EndEvidence { ready: true, ..EndEvidence::default() };
+        let failed = EndEvidence { code: Some(0), failed: true, ..ready };
         let cases = [
-            (Seen { code: Some(0), ..ready }, "Buffer I/O error on dev vda", End::Completed),
-            (failed, "", End::CommandFailed),
-            (Seen { code: Some(1), ..ready }, "", End::CommandFailed),
-            (failed, "blk: I/O error, dev vda, sector 8", End::DiskVanished),
-            (failed, "Out of memory: Killed process 99 (tail)", End::OutOfMemory),
-            (ready, "Kernel panic - not syncing: sysrq triggered crash", End::KernelPanic),
-            (ready, "Oops: 0002 [#1]\nKernel panic - not syncing: Fatal exception", End::Oops),
-            (ready, "Kernel panic - not syncing: System is deadlocked on memory", End::OutOfMemory),
-            (Seen { silent: true, ..ready }, "", End::Hang),
-            (Seen { silent: true, ..Seen::default() }, "", End::BootFailure),
-            (Seen::default(), "Kernel panic - not syncing: no init found", End::BootFailure),
-            (Seen { killed: true, ..ready }, "", End::EmulatorDied),
-            (ready, "", End::EmulatorDied),
+            (
+                EndEvidence { code: Some(0), ..ready },
+                "Buffer I/O error on dev vda",
+                GuestEnd::Completed,
+            ),
+            (failed, "", GuestEnd::CommandFailed),
+            (EndEvidence { code: Some(1), ..ready }, "", GuestEnd::CommandFailed),
+            (failed, "blk: I/O error, dev vda, sector 8", GuestEnd::DiskVanished),
+            (failed, "Out of memory: Killed process 99 (tail)", GuestEnd::OutOfMemory),
+            (ready, "Kernel panic - not syncing: sysrq triggered crash", GuestEnd::KernelPanic),
+            (ready, "Oops: 0002 [#1]\nKernel panic - not syncing: Fatal exception", GuestEnd::Oops),
+            (
+                ready,
+                "Kernel panic - not syncing: System is deadlocked on memory",
+                GuestEnd::OutOfMemory,
+            ),
+            (EndEvidence { silent: true, ..ready }, "", GuestEnd::Hang),
+            (EndEvidence { silent: true, ..EndEvidence::default() }, "", GuestEnd::BootFailure),
+            (
+                EndEvidence::default(),
+                "Kernel panic - not syncing: no init found",
+                GuestEnd::BootFailure,
+            ),
+            (EndEvidence { killed: true, ..ready }, "", GuestEnd::EmulatorDied),
+            (ready, "", GuestEnd::EmulatorDied),
         ];
         for (seen, console, end) in cases {
             assert_eq!(classify(seen, console), end, "{seen:?} {console}");

@@ -2,8 +2,8 @@
 //! pipes, as those of any child process.
 //!
 //! - [`Kernel`]: which kernel, and where it can be had.
-//! - [`Store`]: the images, built from packages and this machine's own tools, with their lock files.
-//! - [`Machine`], [`Guest`]: boots an image, and says how it ended ([`End`]).
+//! - [`ImageStore`]: the images, built from packages and this machine's own tools, with their lock files.
+//! - [`GuestMachine`], [`Guest`]: boots an image, and says how it ended ([`GuestEnd`]).
 //! - [`inside`]: the first process of a guest.
 //!
 //! Must not know: what runs in a guest, or what is measured there. Invariants: nothing of a guest
@@ -28,16 +28,18 @@ mod store;
 #[allow(unsafe_code)]
 mod sys;
 
-pub use built::{LIBRARIES, Recipe, Site, Supplies};
-pub use end::End;
+pub use built::{BuildSite, LIBRARIES, Recipe, Supplies};
+pub use end::GuestEnd;
 pub use kernel::{Kernel, available};
-pub use lock::{Built, KernelFacts, Lock};
-pub use machine::{Acceleration, Disk, Ended, Guest, Link, Machine, emulator_version};
+pub use lock::{Built, ImageLock, KernelFacts};
+pub use machine::{
+    Acceleration, Guest, GuestDisk, GuestExit, GuestMachine, Link, emulator_version,
+};
 pub use packages::{Dependency, Package};
 pub use packed::{Needs, PackedFile};
 pub use program::sha256;
 pub use release::Release;
-pub use store::{Image, Store};
+pub use store::{Image, ImageStore};
 pub use sys::die_with_parent;
 
 use std::io;

@@ -56,7 +56,7 @@ pub const FORMAT: u32 = 1;
 
 /// What an image was made of.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Lock {
+pub struct ImageLock {
     /// [`FORMAT`] when it was built.
     #[serde(default)]
     pub format: u32,

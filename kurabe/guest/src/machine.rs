@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use crate::console::Console;
-use crate::end::{End, Seen, classify};
+use crate::end::{EndEvidence, GuestEnd, classify};
 use crate::inside::{EXIT_PORT, IN_ORDER, MORE_MODULES, ON_CONSOLE, PORT, SHARE};
 use crate::{Error, Image, program, sys};
 
@@ -63,7 +63,7 @@ impl fmt::Display for Acceleration {
 
 /// The hardware of a guest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Machine {
+pub struct GuestMachine {
     /// What carries out its instructions.
     pub acceleration: Acceleration,
     /// Processors.
@@ -72,17 +72,17 @@ pub struct Machine {
     pub memory_bytes: u64,
 }
 
-impl Machine {
+impl GuestMachine {
     /// Two processors, or one where there are no two, and 2 GiB.
-    pub fn new(acceleration: Acceleration) -> Machine {
+    pub fn new(acceleration: Acceleration) -> GuestMachine {
         let cpus = std::thread::available_parallelism().map_or(1, usize::from).min(2);
-        Machine { acceleration, cpus, memory_bytes: 2 << 30 }
+        GuestMachine { acceleration, cpus, memory_bytes: 2 << 30 }
     }
 }
 
 /// A disk under test.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Disk {
+pub struct GuestDisk {
     /// A file or a block device; a path through `/proc/PID/fd` leads to one without a name.
     pub path: PathBuf,
     /// Which bytes of it; all where absent.
@@ -142,9 +142,9 @@ impl Patience {
 
 /// How a guest ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ended {
+pub struct GuestExit {
     /// The end.
-    pub end: End,
+    pub end: GuestEnd,
     /// From its start until a command could run; absent when none could.
     pub boot: Option<Duration>,
     /// The last lines of its console.
@@ -161,8 +161,8 @@ impl Image {
     /// Starts a guest that loads the file systems' modules and runs kurabe with these words.
     pub fn boot(
         &self,
-        machine: &Machine,
-        disks: &[Disk],
+        machine: &GuestMachine,
+        disks: &[GuestDisk],
         link: Option<Link>,
         modules: &[&str],
         words: &[&str],
@@ -203,7 +203,7 @@ impl Image {
     }
 
     /// Runs a shell in a guest, on this terminal.
-    pub fn shell(&self, machine: &Machine) -> Result<ExitStatus, Error> {
+    pub fn shell(&self, machine: &GuestMachine) -> Result<ExitStatus, Error> {
         let words = ["setsid", "-c", "-w", "sh", "-i"];
         let mut command = self.command(machine, &[], ON_CONSOLE, &words)?;
         command.args(["-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console"]);
@@ -213,7 +213,7 @@ impl Image {
 
     /// Whether the image boots under KVM, within a bound: a device that is there may hang.
     pub(crate) fn boots_under_kvm(&self) -> bool {
-        let machine = Machine::new(Acceleration::Kvm);
+        let machine = GuestMachine::new(Acceleration::Kvm);
         let kvm = std::fs::File::options().read(true).write(true).open("/dev/kvm");
         let Ok(mut guest) = kvm.map_err(Error::system("/dev/kvm")).and_then(|kvm| {
             drop(kvm);
@@ -227,8 +227,8 @@ impl Image {
 
     fn command(
         &self,
-        machine: &Machine,
-        disks: &[Disk],
+        machine: &GuestMachine,
+        disks: &[GuestDisk],
         parameter: &str,
         words: &[&str],
     ) -> Result<Command, Error> {
@@ -371,7 +371,7 @@ impl Guest {
 
     /// Waits for its end, which comes by itself when the command has ended, and says how it was.
     /// `failed` says whether the command says of itself that it failed.
-    pub fn end(mut self, failed: bool) -> Ended {
+    pub fn end(mut self, failed: bool) -> GuestExit {
         drop((self.child.stdin.take(), self.child.stdout.take()));
         let ready = self.console.ready();
         if ready.is_none() && matches!(self.child.try_wait(), Ok(None)) {
@@ -384,7 +384,7 @@ impl Guest {
         }
         let console = self.console.tail();
         let by_signal = status.is_some_and(|status| status.signal().is_some());
-        let seen = Seen {
+        let seen = EndEvidence {
             ready: ready.is_some(),
             silent: self.silent,
             killed: by_signal && !self.killed,
@@ -392,7 +392,7 @@ impl Guest {
             failed,
         };
         let boot = ready.map(|ready| ready.duration_since(self.started));
-        Ended { end: classify(seen, &console), boot, console }
+        GuestExit { end: classify(seen, &console), boot, console }
     }
 
     fn wait_for_end(&mut self, most: Duration) -> Option<ExitStatus> {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::archive::Contents;
+use crate::archive::ArchiveContents;
 use crate::packages::Package;
 use crate::{Error, program};
 
@@ -56,8 +56,8 @@ fn programs(needs: &Needs) -> impl Iterator<Item = PathBuf> {
 }
 
 /// What the guest holds of this machine.
-pub fn contents(needs: &Needs) -> Result<Contents, Error> {
-    let mut contents = Contents::default();
+pub fn contents(needs: &Needs) -> Result<ArchiveContents, Error> {
+    let mut contents = ArchiveContents::default();
     for directory in ["dev", "proc", "sys", "run", "tmp"] {
         contents.add_directory(directory);
     }
@@ -101,7 +101,7 @@ pub fn is_unchanged(needs: &Needs, packed: &[PackedFile]) -> Result<bool, Error>
     Ok(packed.iter().all(is_same) && wanted.all(is_in))
 }
 
-pub fn packed_files(contents: &Contents) -> Result<Vec<PackedFile>, Error> {
+pub fn packed_files(contents: &ArchiveContents) -> Result<Vec<PackedFile>, Error> {
     let files: Vec<(&Path, &Path)> = contents.files().collect();
     let sources: Vec<&Path> = files.iter().map(|(_, source)| *source).collect();
     let sums = program::sha256(&sources)?;

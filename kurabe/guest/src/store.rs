@@ -17,13 +17,13 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use trust::Directory;
 
-use crate::archive::Contents;
-use crate::built::{LIBRARIES, Site, Supplies};
+use crate::archive::ArchiveContents;
+use crate::built::{BuildSite, LIBRARIES, Supplies};
 use crate::files::{copy_below, files_below, names_in, sums_below, text_of};
 use crate::inside::MODULES;
 use crate::kernel::Kernel;
-use crate::lock::{Built, FORMAT, KernelFacts, Lock};
-use crate::machine::{Acceleration, Machine};
+use crate::lock::{Built, FORMAT, ImageLock, KernelFacts};
+use crate::machine::{Acceleration, GuestMachine};
 use crate::packages::unpack;
 use crate::packages::{Fetched, Package};
 use crate::packed::{self, Needs, OWN};
@@ -58,14 +58,14 @@ const KERNEL_BYTES_MAX: u64 = 256 << 20;
 /// An image that can be booted.
 #[derive(Debug)]
 pub struct Image {
-    lock: Lock,
+    lock: ImageLock,
     kernel: File,
     initramfs: File,
 }
 
 impl Image {
     /// What it was made of.
-    pub fn lock(&self) -> &Lock {
+    pub fn lock(&self) -> &ImageLock {
         &self.lock
     }
 
@@ -85,20 +85,20 @@ fn held_path(file: &File) -> PathBuf {
 
 /// The images of kurabe's own directory.
 #[derive(Debug)]
-pub struct Store {
+pub struct ImageStore {
     directory: Directory,
     supplies: Supplies,
 }
 
-impl Store {
+impl ImageStore {
     /// The store in kurabe's own directory, made where it is missing. Its guests get these supplies.
     /// Errors: it cannot be made, or a stranger could change it.
-    pub fn open(own: &Directory, supplies: Supplies) -> Result<Store, Error> {
+    pub fn open(own: &Directory, supplies: Supplies) -> Result<ImageStore, Error> {
         let directory = own.open_or_make_directory("guests", 0o700)?;
         for name in [KERNELS, BUILT, IMAGES] {
             directory.open_or_make_directory(name, 0o700)?;
         }
-        Ok(Store { directory, supplies })
+        Ok(ImageStore { directory, supplies })
     }
 
     fn path(&self) -> &Path {
@@ -123,7 +123,7 @@ impl Store {
         needs: &Needs,
         say: &mut dyn FnMut(&str),
     ) -> Result<Image, Error> {
-        let is_there = |lock: &Lock| {
+        let is_there = |lock: &ImageLock| {
             lock.place == kernel.to_string()
                 && lock.format == FORMAT
                 && self.modules_of(&lock.kernel).exists()
@@ -191,13 +191,13 @@ impl Store {
     }
 
     /// What the images were made of, in the order of their places.
-    pub fn list(&self) -> Result<Vec<Lock>, Error> {
+    pub fn list(&self) -> Result<Vec<ImageLock>, Error> {
         let images = self.directory.open_directory(IMAGES)?;
         let mut locks = Vec::new();
         for name in images.names()? {
             let read = images.open_directory(&name).and_then(|image| image.read_text(LOCK_FILE));
             // What is not whole is the next builder's to remove.
-            if let Ok(lock) = read.map(|text| serde_json::from_str::<Lock>(&text))
+            if let Ok(lock) = read.map(|text| serde_json::from_str::<ImageLock>(&text))
                 && let Ok(lock) = lock
                 && name == lock.id.as_str()
             {
@@ -209,14 +209,14 @@ impl Store {
     }
 
     /// Bytes that an image takes, its kernel included.
-    pub fn size_bytes(&self, lock: &Lock) -> u64 {
+    pub fn size_bytes(&self, lock: &ImageLock) -> u64 {
         let image = self.path().join(IMAGES).join(&lock.id).join(INITRAMFS_FILE);
         let kernel = self.path().join(KERNELS).join(&lock.kernel.id).join(KERNEL_FILE);
         [image, kernel].iter().filter_map(|path| Some(fs::metadata(path).ok()?.len())).sum()
     }
 
     /// Removes the image of a place, and a kernel that no other image has.
-    pub fn remove(&self, place: &str) -> Result<Lock, Error> {
+    pub fn remove(&self, place: &str) -> Result<ImageLock, Error> {
         let _lock = self.lock()?;
         let locks = self.list()?;
         let found = locks.iter().find(|lock| lock.place == place || lock.id == place);
@@ -237,7 +237,7 @@ impl Store {
         if !own.has("guests") {
             return Ok(0);
         }
-        let store = Store::open(own, Supplies::default())?;
+        let store = ImageStore::open(own, Supplies::default())?;
         let lock = store.lock()?;
         let images = store.list()?.len();
         own.remove_tree("guests")?;
@@ -303,8 +303,8 @@ impl Store {
         image: &Image,
         free_bytes: Option<u64>,
         at_once: u32,
-    ) -> Result<Machine, Error> {
-        let machine = Machine::new(self.acceleration(image)?);
+    ) -> Result<GuestMachine, Error> {
+        let machine = GuestMachine::new(self.acceleration(image)?);
         let memory_bytes = machine.memory_bytes * u64::from(at_once);
         match free_bytes {
             Some(free_bytes) if free_bytes < memory_bytes + (256 << 20) => {
@@ -323,7 +323,7 @@ impl Store {
         }
     }
 
-    fn lock(&self) -> Result<trust::Lock, Error> {
+    fn lock(&self) -> Result<trust::FileLock, Error> {
         let until = Instant::now() + BUILDER_WAIT_MAX;
         loop {
             match self.directory.lock("builder.lock") {
@@ -451,7 +451,7 @@ impl Store {
         for directory in [&modules, &files, &room] {
             fs::create_dir_all(directory).map_err(Error::at(directory))?;
         }
-        let mut site = Site {
+        let mut site = BuildSite {
             release,
             kernel: package,
             packages,
@@ -549,7 +549,7 @@ impl Store {
         place: &Kernel,
         kernel: KernelFacts,
         built: Vec<Built>,
-        contents: &Contents,
+        contents: &ArchiveContents,
     ) -> Result<Image, Error> {
         let work = self.work_directory()?;
         let part = work.path.join("image");
@@ -571,7 +571,7 @@ impl Store {
         sums.push(place.to_string());
         let id = id_of(&sums, &work)?;
         let (format, place) = (FORMAT, place.to_string());
-        let lock = Lock { format, id, place, kernel, built, packages, files };
+        let lock = ImageLock { format, id, place, kernel, built, packages, files };
         let path = part.join(LOCK_FILE);
         fs::write(&path, json(&lock)).map_err(Error::at(&path))?;
         self.settle(&part, IMAGES, &lock.id)?;
@@ -586,7 +586,7 @@ impl Store {
     /// Adds the modules of a kernel and what was built for it, all in one index.
     fn add_modules(
         &self,
-        packed: &mut Contents,
+        packed: &mut ArchiveContents,
         kernel: &KernelFacts,
         built: &[Built],
         work: &Work<'_>,
@@ -631,7 +631,7 @@ impl Store {
         fs::rename(part, &kept).map_err(Error::at(&kept))
     }
 
-    fn remove_image(&self, lock: &Lock) -> Result<(), Error> {
+    fn remove_image(&self, lock: &ImageLock) -> Result<(), Error> {
         self.directory.open_directory(IMAGES)?.remove_tree(&lock.id)?;
         if self.list()?.iter().any(|other| other.kernel.id == lock.kernel.id) {
             return Ok(());
@@ -644,7 +644,7 @@ impl Store {
         Ok(())
     }
 
-    fn image(&self, lock: Lock) -> Result<Image, Error> {
+    fn image(&self, lock: ImageLock) -> Result<Image, Error> {
         let image = self.directory.open_directory(IMAGES)?.open_directory(&lock.id)?;
         let kernel = self.directory.open_directory(KERNELS)?.open_directory(&lock.kernel.id)?;
         let (kernel, initramfs) =
@@ -662,7 +662,7 @@ fn unfinished(directory: &Directory) -> Result<Vec<OsString>, Error> {
 
 /// A directory that goes away.
 struct Work<'a> {
-    store: &'a Store,
+    store: &'a ImageStore,
     name: String,
     path: PathBuf,
 }
@@ -713,7 +713,7 @@ fn stage_modules(
     program::output(&["depmod", "-b", text_of(stage)?, release], None).map(drop)
 }
 
-fn add_tree(contents: &mut Contents, source: &Path, below: &Path) -> Result<(), Error> {
+fn add_tree(contents: &mut ArchiveContents, source: &Path, below: &Path) -> Result<(), Error> {
     for path in files_below(source)? {
         let from = source.join(&path);
         contents.add_file(&below.join(path), &from).map_err(Error::at(&from))?;
@@ -721,7 +721,7 @@ fn add_tree(contents: &mut Contents, source: &Path, below: &Path) -> Result<(), 
     Ok(())
 }
 
-fn write_archive(contents: &Contents, path: &Path) -> Result<(), Error> {
+fn write_archive(contents: &ArchiveContents, path: &Path) -> Result<(), Error> {
     let write = || -> io::Result<()> {
         let mut output = BufWriter::with_capacity(1 << 20, File::create(path)?);
         contents.write(&mut output)?;

@@ -6,13 +6,13 @@ use serde_with_macros::skip_serializing_none;
 
 use crate::condition::Gate;
 use crate::contender::Contender;
-use crate::load::{Axes, DEPTH_AXIS, Latency, Metric, QUANTILES, Unit};
 use crate::plan::Plan;
 use crate::record::{DeviceDelta, Phase, Record};
-use crate::statistics::{self, ComparisonOptions, STEADY_ROUNDS, Slow, Summary, Verdict};
+use crate::statistics::{self, ComparisonOptions, STEADY_ROUNDS, SampleSummary, Slow, Verdict};
 use crate::warning::Warning;
 use crate::watched::Disturbed;
 use crate::words::{distinct, grouped};
+use crate::workload::{Axes, DEPTH_AXIS, Latency, Metric, QUANTILES, Unit};
 
 mod checks;
 mod control;
@@ -31,13 +31,13 @@ mod zero;
 
 pub use checks::{CheckAnalysis, CheckRow, violation_words};
 pub use control::control_words;
-pub use cost::{AmplificationBasis, Cost};
+pub use cost::{AmplificationBasis, ResourceUse};
 use cost::{amplification_basis, cost};
 pub use exploratory::{COUNTED, COUNTED_PER_WORK};
 use primary::{Primary, others, primary};
 pub use samples::{Costs, completed_trials, costs};
 use samples::{Samples, blocks_reached, reached};
-pub use step::{Forecast, NextStep, ended_by_budget, next_step};
+pub use step::{EffortForecast, NextStep, ended_by_budget, next_step};
 pub use stores::{Pair, store_pairs};
 
 /// Everything that the records say.
@@ -56,21 +56,21 @@ pub struct Analysis {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gates: Vec<Gate>,
     /// How much is open, and how much longer it may take; none where nothing is compared.
-    pub forecast: Option<Forecast>,
+    pub forecast: Option<EffortForecast>,
 }
 
 impl Analysis {
     /// Every comparison, as `comparisons.json` has them: each workload's figures, then what the
     /// records tell besides, then all workloads together; last the checks.
-    pub fn rows(&self) -> Vec<Row<'_>> {
+    pub fn rows(&self) -> Vec<ComparisonRow<'_>> {
         let mut rows = Vec::new();
         for workload in &self.workloads {
-            rows.extend(workload.comparisons.iter().map(Row::Comparison));
-            rows.extend(workload.direct.iter().map(Row::Comparison));
-            rows.extend(workload.exploratory.iter().map(Row::Comparison));
+            rows.extend(workload.comparisons.iter().map(ComparisonRow::Comparison));
+            rows.extend(workload.direct.iter().map(ComparisonRow::Comparison));
+            rows.extend(workload.exploratory.iter().map(ComparisonRow::Comparison));
         }
-        rows.extend(self.overall.iter().chain(&self.stores).map(Row::Comparison));
-        rows.extend(checks::rows(&self.workloads).map(Row::Check));
+        rows.extend(self.overall.iter().chain(&self.stores).map(ComparisonRow::Comparison));
+        rows.extend(checks::rows(&self.workloads).map(ComparisonRow::Check));
         rows
     }
 
@@ -83,7 +83,7 @@ impl Analysis {
 /// An element of `comparisons.json`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
-pub enum Row<'a> {
+pub enum ComparisonRow<'a> {
     /// A contender against the baseline.
     Comparison(&'a Comparison),
     /// A check of a contender.
@@ -145,7 +145,7 @@ pub struct ContenderAnalysis {
     /// The figures that are compared, the most important first; none when no trial was completed.
     pub metrics: Vec<MetricAnalysis>,
     /// Run and sync together in ns; absent when no trial was completed.
-    pub time: Option<Summary>,
+    pub time: Option<SampleSummary>,
     /// Median of every phase's time, in ns.
     pub phases: Vec<(Phase, f64)>,
     /// What the device did in every phase in which it was counted.
@@ -159,7 +159,7 @@ pub struct ContenderAnalysis {
     /// What was checked in its trials, where anything was.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub checks: Vec<CheckAnalysis>,
-    /// What the load found in its trials, each finding once with the number of trials.
+    /// What the workload found in its trials, each finding once with the number of trials.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<String>,
     /// What must be known of its trials before contenders are compared by the first figure.
@@ -171,7 +171,7 @@ pub struct ContenderAnalysis {
     /// How many of its runs the machine disturbed, where it did.
     pub disturbed: Option<Disturbed>,
     /// Medians of what the run and its sync cost.
-    pub cost: Cost,
+    pub cost: ResourceUse,
 }
 
 /// What the trials of one contender say of one figure.
@@ -185,7 +185,7 @@ pub struct MetricAnalysis {
     #[serde(default, skip_serializing_if = "Axes::is_empty")]
     pub axes: Axes,
     /// The samples' summary.
-    pub summary: Summary,
+    pub summary: SampleSummary,
 }
 
 /// What the device did in one phase, medians over the completed trials.
@@ -211,7 +211,7 @@ pub struct Comparison {
     pub contender: String,
     /// Label of the baseline.
     pub baseline: String,
-    /// What is compared: `time`, or a figure of the load.
+    /// What is compared: `time`, or a figure of the workload.
     pub metric: String,
     /// Its unit.
     pub unit: Unit,
@@ -269,7 +269,7 @@ impl Comparison {
         workload: usize,
         [baseline, contender]: [usize; 2],
         (metric, unit): &(String, Unit),
-        compared: &statistics::Comparison,
+        compared: &statistics::CostEstimate,
         primary: bool,
     ) -> Comparison {
         let turn = |value: f64| if unit.more_is_better() { value.recip() } else { value };
@@ -367,7 +367,7 @@ pub fn analyse(plan: &Plan, records: &[Record], memory_bytes: Option<u64>) -> An
         overall,
         stores,
         gates: Vec::new(),
-        forecast: Forecast::of(plan, records),
+        forecast: EffortForecast::of(plan, records),
     }
 }
 
@@ -631,7 +631,7 @@ fn notes(records: &[&Record], comparisons: &[Comparison]) -> Vec<String> {
     distinct(told.filter_map(|load| load.note.clone()))
 }
 
-/// In how many trials the series of the load's throughput came to SNIA's steady state.
+/// In how many trials the series of the workload's throughput came to SNIA's steady state.
 fn steady_words(records: &[&Record]) -> Option<String> {
     let series = records
         .iter()

@@ -107,7 +107,7 @@ pub enum Cells {
 /// What a result says of a condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Outcome {
+pub enum GateOutcome {
     /// It holds.
     Holds,
     /// It does not.
@@ -118,14 +118,14 @@ pub enum Outcome {
     NotTested,
 }
 
-impl Outcome {
+impl GateOutcome {
     /// The outcome in words.
     pub fn words(self) -> &'static str {
         match self {
-            Outcome::Holds => "holds",
-            Outcome::Fails => "fails",
-            Outcome::Inconclusive => "inconclusive",
-            Outcome::NotTested => "not tested",
+            GateOutcome::Holds => "holds",
+            GateOutcome::Fails => "fails",
+            GateOutcome::Inconclusive => "inconclusive",
+            GateOutcome::NotTested => "not tested",
         }
     }
 }
@@ -138,7 +138,7 @@ pub struct Gate {
     /// Name of the workload.
     pub workload: String,
     /// What becomes of it.
-    pub outcome: Outcome,
+    pub outcome: GateOutcome,
     /// The numbers, where the tables have not got them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<String>,
@@ -507,16 +507,16 @@ impl Condition {
 
     /// What an interval of a contender's cost over the baseline's says of a bound on that; None for
     /// any other condition.
-    pub fn answer(&self, contender: &str, interval: Option<(f64, f64)>) -> Option<Outcome> {
+    pub fn answer(&self, contender: &str, interval: Option<(f64, f64)>) -> Option<GateOutcome> {
         let Condition::Ratio { label, operator, bound, cells: None } = self else { return None };
         (label == contender).then(|| {
             let ends =
                 interval.map(|(low, high)| [low, high].map(|end| operator.is_met(end, *bound)));
             match ends {
                 // A bound splits the line in two, so the two ends speak for the whole interval.
-                Some([true, true]) => Outcome::Holds,
-                Some([false, false]) => Outcome::Fails,
-                _ => Outcome::Inconclusive,
+                Some([true, true]) => GateOutcome::Holds,
+                Some([false, false]) => GateOutcome::Fails,
+                _ => GateOutcome::Inconclusive,
             }
         })
     }

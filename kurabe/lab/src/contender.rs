@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use vocabulary::path::UserPath;
 use vocabulary::suggestion::unknown;
 
-use crate::environment::{Environment, SAME_FILES, is_count};
+use crate::environment::{EnvironmentSpec, SAME_FILES, is_count};
 use crate::name;
 
 mod outside;
@@ -83,7 +83,7 @@ pub struct Contender {
     pub aged: Option<String>,
     /// Where it runs.
     #[serde(skip_serializing_if = "Environment::is_this_machine")]
-    pub environment: Environment,
+    pub environment: EnvironmentSpec,
 }
 
 fn is_zero(count: &usize) -> bool {
@@ -111,7 +111,7 @@ impl Default for Contender {
     /// One without a name, on whose only layer nothing is known.
     fn default() -> Contender {
         let layers = vec![Layer::default()];
-        let environment = Environment::default();
+        let environment = EnvironmentSpec::default();
         Contender { label: String::new(), store: None, layers, above: 0, aged: None, environment }
     }
 }
@@ -203,18 +203,18 @@ impl Contender {
                 if on == "on" && is_count(nodes) && last == SAME_FILES && !rest.is_empty() =>
             {
                 let text = format!("{nodes} {guest} {last}");
-                (rest, Some(Environment::parse(&text).map_err(fail)?))
+                (rest, Some(EnvironmentSpec::parse(&text).map_err(fail)?))
             }
             [rest @ .., on, nodes, guest] if on == "on" && is_count(nodes) && !rest.is_empty() => {
-                (rest, Some(Environment::parse(&format!("{nodes} {guest}")).map_err(fail)?))
+                (rest, Some(EnvironmentSpec::parse(&format!("{nodes} {guest}")).map_err(fail)?))
             }
             [rest @ .., on, hosts, last]
                 if on == "on" && last == SAME_FILES && !rest.is_empty() =>
             {
-                (rest, Some(Environment::parse(&format!("{hosts} {last}")).map_err(fail)?))
+                (rest, Some(EnvironmentSpec::parse(&format!("{hosts} {last}")).map_err(fail)?))
             }
             [rest @ .., on, environment] if on == "on" && !rest.is_empty() => {
-                (rest, Some(Environment::parse(environment).map_err(fail)?))
+                (rest, Some(EnvironmentSpec::parse(environment).map_err(fail)?))
             }
             [.., on] if on == "on" => {
                 return Err(fail("'on' is followed by no environment; leave 'on' out".into()));
@@ -364,7 +364,7 @@ impl Contender {
 pub(crate) const ONLY_DIRECTORIES: &str = "on several machines kurabe makes and mounts nothing; mount it on all of them yourself, and write dir:/that/mount on ssh:a,ssh:b";
 
 /// Whether a directory that is there already can be a contender there.
-fn can_have_directory(environment: &Environment) -> bool {
+fn can_have_directory(environment: &EnvironmentSpec) -> bool {
     environment.is_this_machine() || environment.has_common_directory()
 }
 
@@ -497,7 +497,7 @@ mod tests {
         assert_eq!(contender.environment.guest(), Some("linux-6.1"));
         assert_eq!(contender.base().mount_options, ["noatime"]);
         assert_eq!(parse("xfs on /boot/vmlinuz").label, "xfs on /boot/vmlinuz");
-        assert_eq!(parse("xfs").environment, Environment::ThisMachine);
+        assert_eq!(parse("xfs").environment, EnvironmentSpec::ThisMachine);
         let nodes = parse("xfs on 3 debian");
         assert_eq!((nodes.environment.guest(), nodes.environment.nodes()), (Some("debian"), 3));
         let json = serde_json::to_string(&nodes).unwrap();

@@ -1,6 +1,6 @@
 //! The notation of devices, joined by `,`: `KIND:SIZE[@DIR]` or an absolute path each, with layers in front that are
 //! joined by `+`. `LAYER:WORDS:SIZE[@DIR]` is short for that layer on memory, or on an image in `DIR`. Knows the
-//! notation only; which kinds and layers there are, and what they mean, is the trial room's business.
+//! notation only; which kinds and layers there are, and what they mean, is the trial's directory's business.
 
 use std::fmt;
 use std::path::PathBuf;

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// Where a contender runs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Environment {
+pub enum EnvironmentSpec {
     /// This machine.
     #[default]
     ThisMachine,
@@ -42,15 +42,15 @@ pub(crate) const SAME_FILES: &str = "same-files";
 /// Nodes of one contender, at most: each guest has memory and processors of its own.
 const NODES_MAX: u32 = 8;
 
-impl Environment {
+impl EnvironmentSpec {
     /// Reads what follows `on`: `ssh:HOST`, `ssh:HOST,ssh:HOST [same-files]`, a guest, or `N GUEST [same-files]`.
-    pub fn parse(text: &str) -> Result<Environment, String> {
+    pub fn parse(text: &str) -> Result<EnvironmentSpec, String> {
         if let Some((count, guest)) = text.split_once(' ').filter(|(count, _)| is_count(count)) {
             let files = guest.rsplit_once(' ').filter(|(_, last)| *last == SAME_FILES);
             let (guest, same_files) = files.map_or((guest, false), |(guest, _)| (guest, true));
             return match (count.parse(), guest.starts_with(SSH)) {
                 (Ok(nodes), false) if (2..=NODES_MAX).contains(&nodes) => {
-                    Ok(Environment::Guests { guest: guest.into(), nodes, same_files })
+                    Ok(EnvironmentSpec::Guests { guest: guest.into(), nodes, same_files })
                 }
                 (_, true) => {
                     Err(format!("'{text}': machines are named one by one; write ssh:a,ssh:b"))
@@ -65,16 +65,16 @@ impl Environment {
             _ => (text, false),
         };
         if hosts.starts_with(SSH) && (hosts.contains(',') || same_files) {
-            return Environment::of_hosts(hosts, same_files);
+            return EnvironmentSpec::of_hosts(hosts, same_files);
         }
         match text.strip_prefix(SSH) {
-            None => Ok(Environment::Guest(text.into())),
-            Some(host) => check_host(host).map(|()| Environment::Ssh(host.into())),
+            None => Ok(EnvironmentSpec::Guest(text.into())),
+            Some(host) => check_host(host).map(|()| EnvironmentSpec::Ssh(host.into())),
         }
     }
 
     /// Several machines, by their notation.
-    fn of_hosts(text: &str, same_files: bool) -> Result<Environment, String> {
+    fn of_hosts(text: &str, same_files: bool) -> Result<EnvironmentSpec, String> {
         let mut hosts: Vec<String> = Vec::new();
         for part in text.split(',') {
             let Some(host) = part.strip_prefix(SSH) else {
@@ -88,7 +88,7 @@ impl Environment {
         }
         match hosts.len() {
             2.. if hosts.len() <= NODES_MAX as usize => {
-                Ok(Environment::Hosts { hosts, same_files })
+                Ok(EnvironmentSpec::Hosts { hosts, same_files })
             }
             _ => Err(format!("'{text}': several nodes are 2 to {NODES_MAX}; write ssh:a,ssh:b")),
         }
@@ -97,41 +97,43 @@ impl Environment {
     /// The words that follow `on`; none do for this machine.
     pub(crate) fn on(&self) -> Vec<String> {
         match self {
-            Environment::Guest(guest) => vec![guest.clone()],
-            Environment::Guests { guest, nodes, same_files } => {
+            EnvironmentSpec::Guest(guest) => vec![guest.clone()],
+            EnvironmentSpec::Guests { guest, nodes, same_files } => {
                 let files = same_files.then(|| SAME_FILES.to_string());
                 [nodes.to_string(), guest.clone()].into_iter().chain(files).collect()
             }
-            Environment::Ssh(host) => vec![format!("{SSH}{host}")],
-            Environment::Hosts { hosts, same_files } => {
+            EnvironmentSpec::Ssh(host) => vec![format!("{SSH}{host}")],
+            EnvironmentSpec::Hosts { hosts, same_files } => {
                 let hosts: Vec<String> = hosts.iter().map(|host| format!("{SSH}{host}")).collect();
                 let files = same_files.then(|| SAME_FILES.to_string());
                 std::iter::once(hosts.join(",")).chain(files).collect()
             }
-            Environment::ThisMachine => Vec::new(),
+            EnvironmentSpec::ThisMachine => Vec::new(),
         }
     }
 
     /// The environment in words. Contenders in environments of different words are not compared.
     pub fn words(&self) -> String {
         match self {
-            Environment::Guest(_) | Environment::Guests { .. } => "in a guest".into(),
-            Environment::Ssh(host) => format!("on {host}"),
-            Environment::Hosts { hosts, .. } => format!("on {}", hosts.join(" and ")),
-            Environment::ThisMachine => "on this machine".into(),
+            EnvironmentSpec::Guest(_) | EnvironmentSpec::Guests { .. } => "in a guest".into(),
+            EnvironmentSpec::Ssh(host) => format!("on {host}"),
+            EnvironmentSpec::Hosts { hosts, .. } => format!("on {}", hosts.join(" and ")),
+            EnvironmentSpec::ThisMachine => "on this machine".into(),
         }
     }
 
     /// Whether it is this machine.
     pub fn is_this_machine(&self) -> bool {
-        *self == Environment::ThisMachine
+        *self == EnvironmentSpec::ThisMachine
     }
 
     /// The notation of the guest.
     pub fn guest(&self) -> Option<&str> {
         match self {
-            Environment::Guest(guest) | Environment::Guests { guest, .. } => Some(guest),
-            Environment::ThisMachine | Environment::Ssh(_) | Environment::Hosts { .. } => None,
+            EnvironmentSpec::Guest(guest) | EnvironmentSpec::Guests { guest, .. } => Some(guest),
+            EnvironmentSpec::ThisMachine
+            | EnvironmentSpec::Ssh(_)
+            | EnvironmentSpec::Hosts { .. } => None,
         }
     }
 
@@ -139,25 +141,28 @@ impl Environment {
     pub fn same_files(&self) -> bool {
         matches!(
             self,
-            Environment::Guests { same_files: true, .. }
-                | Environment::Hosts { same_files: true, .. }
+            EnvironmentSpec::Guests { same_files: true, .. }
+                | EnvironmentSpec::Hosts { same_files: true, .. }
         )
     }
 
     /// Has several nodes work on the same files; false where there is one.
     pub fn share_files(&mut self) -> bool {
         match self {
-            Environment::Guests { same_files, .. } | Environment::Hosts { same_files, .. } => {
+            EnvironmentSpec::Guests { same_files, .. }
+            | EnvironmentSpec::Hosts { same_files, .. } => {
                 *same_files = true;
                 true
             }
-            Environment::ThisMachine | Environment::Guest(_) | Environment::Ssh(_) => false,
+            EnvironmentSpec::ThisMachine | EnvironmentSpec::Guest(_) | EnvironmentSpec::Ssh(_) => {
+                false
+            }
         }
     }
 
     /// Has several nodes work on the same files.
     pub fn use_same_files(&mut self) {
-        if let Environment::Guests { same_files, .. } = self {
+        if let EnvironmentSpec::Guests { same_files, .. } = self {
             *same_files = true;
         }
     }
@@ -165,24 +170,26 @@ impl Environment {
     /// How many nodes mount the contender.
     pub fn nodes(&self) -> u32 {
         match self {
-            Environment::Guests { nodes, .. } => *nodes,
-            Environment::Hosts { hosts, .. } => hosts.len() as u32,
-            Environment::ThisMachine | Environment::Guest(_) | Environment::Ssh(_) => 1,
+            EnvironmentSpec::Guests { nodes, .. } => *nodes,
+            EnvironmentSpec::Hosts { hosts, .. } => hosts.len() as u32,
+            EnvironmentSpec::ThisMachine | EnvironmentSpec::Guest(_) | EnvironmentSpec::Ssh(_) => 1,
         }
     }
 
     /// The other machines; none where it is on this one.
     pub fn hosts(&self) -> &[String] {
         match self {
-            Environment::Ssh(host) => std::slice::from_ref(host),
-            Environment::Hosts { hosts, .. } => hosts,
-            Environment::ThisMachine | Environment::Guest(_) | Environment::Guests { .. } => &[],
+            EnvironmentSpec::Ssh(host) => std::slice::from_ref(host),
+            EnvironmentSpec::Hosts { hosts, .. } => hosts,
+            EnvironmentSpec::ThisMachine
+            | EnvironmentSpec::Guest(_)
+            | EnvironmentSpec::Guests { .. } => &[],
         }
     }
 
     /// Whether it is several machines that are there already, whose common directory is a contender.
     pub fn has_common_directory(&self) -> bool {
-        matches!(self, Environment::Hosts { .. })
+        matches!(self, EnvironmentSpec::Hosts { .. })
     }
 }
 
@@ -241,26 +248,26 @@ mod tests {
 
     #[test]
     fn a_number_before_a_guest_is_that_of_nodes() {
-        let two = Environment::parse("2 debian").unwrap();
+        let two = EnvironmentSpec::parse("2 debian").unwrap();
         assert_eq!((two.guest(), two.nodes(), two.hosts().len()), (Some("debian"), 2, 0));
         assert!(!two.same_files() && !serde_json::to_string(&two).unwrap().contains("same"));
-        let same = Environment::parse("2 debian same-files").unwrap();
+        let same = EnvironmentSpec::parse("2 debian same-files").unwrap();
         assert_eq!((same.guest(), same.nodes(), same.same_files()), (Some("debian"), 2, true));
-        assert_eq!(Environment::parse("debian").unwrap().nodes(), 1);
-        assert_eq!(Environment::parse("/boot/a b").unwrap().guest(), Some("/boot/a b"));
+        assert_eq!(EnvironmentSpec::parse("debian").unwrap().nodes(), 1);
+        assert_eq!(EnvironmentSpec::parse("/boot/a b").unwrap().guest(), Some("/boot/a b"));
         for text in ["0 debian", "1 debian", "9 debian", "99999999999 debian"] {
-            let said = Environment::parse(text).unwrap_err();
+            let said = EnvironmentSpec::parse(text).unwrap_err();
             assert!(said.contains("2 to 8; leave the number out for one"), "{said}");
         }
-        assert!(Environment::parse("2 ssh:box").unwrap_err().contains("write ssh:a,ssh:b"));
+        assert!(EnvironmentSpec::parse("2 ssh:box").unwrap_err().contains("write ssh:a,ssh:b"));
     }
 
     #[test]
     fn several_machines_are_named_one_by_one() {
-        let two = Environment::parse("ssh:a,ssh:joe@b").unwrap();
+        let two = EnvironmentSpec::parse("ssh:a,ssh:joe@b").unwrap();
         assert_eq!((two.hosts().join(" "), two.nodes()), ("a joe@b".into(), 2));
         assert_eq!((two.words(), two.same_files()), ("on a and joe@b".into(), false));
-        let mut same = Environment::parse("ssh:a,ssh:joe@b same-files").unwrap();
+        let mut same = EnvironmentSpec::parse("ssh:a,ssh:joe@b same-files").unwrap();
         assert!(same.same_files() && same.on() == ["ssh:a,ssh:joe@b", "same-files"]);
         assert_eq!(serde_json::to_string(&two).unwrap(), r#"{"hosts":{"hosts":["a","joe@b"]}}"#);
         assert!(two != same && same.share_files());
@@ -270,7 +277,7 @@ mod tests {
             ("ssh:a,ssh:a", "a is there twice"),
             ("ssh:a same-files", "several nodes are 2 to 8"),
         ] {
-            let error = Environment::parse(text).expect_err(text);
+            let error = EnvironmentSpec::parse(text).expect_err(text);
             assert!(error.contains(said), "{text}: {error}");
         }
     }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::record::Phase;
 use crate::reported::Reported;
-use crate::slice::Slice;
+use crate::slice::RunRecord;
 
 /// One line.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -16,7 +16,7 @@ pub enum Event {
         /// Which.
         phase: Phase,
     },
-    /// Something worth showing meanwhile: what is waited for, how far a load has come.
+    /// Something worth showing meanwhile: what is waited for, how far a workload has come.
     Status {
         /// A short text.
         text: String,
@@ -28,20 +28,20 @@ pub enum Event {
     },
     /// The trial waits for its first turn: everything that comes before the measured run is done.
     Ready,
-    /// One of several nodes waits for the others, until it is told [`Turn::Go`].
+    /// One of several nodes waits for the others, until it is told [`TrialCommand::Go`].
     Meet {
         /// Where all meet.
-        at: Meeting,
+        at: NodeBarrier,
     },
     /// What a trial made on a real disk. Only this may be wiped when the trial dies.
     Made {
         /// What tells it from what others make.
-        marks: Vec<Mark>,
+        marks: Vec<DiskMark>,
     },
     /// A turn is over, and everything is ready for another one.
     Slice {
         /// What it cost.
-        slice: Box<Slice>,
+        slice: Box<RunRecord>,
     },
     /// The trial's process cannot go on and yields no record.
     Error {
@@ -58,7 +58,7 @@ pub enum Event {
 /// Where nodes wait for each other, in the order in which they come there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Meeting {
+pub enum NodeBarrier {
     /// Before the first node makes the file system: all have joined the cluster.
     Make,
     /// Before all mount it.
@@ -79,19 +79,19 @@ pub enum Meeting {
     Leave,
 }
 
-impl Meeting {
+impl NodeBarrier {
     /// What comes next, in words.
     pub fn words(self) -> String {
         match self {
-            Meeting::Make => "the cluster".into(),
-            Meeting::Mount => "the mount".into(),
-            Meeting::Setup => "the setup".into(),
-            Meeting::LaidOut(node) => format!("the end of the setup of node {node}"),
-            Meeting::Run => "the run".into(),
-            Meeting::End => "the end of its run".into(),
-            Meeting::Unmount(node) => format!("the unmount of node {node}"),
-            Meeting::Leave => "the end of the check".into(),
-            Meeting::Gone(node) => format!("what follows on the unmount of node {node}"),
+            NodeBarrier::Make => "the cluster".into(),
+            NodeBarrier::Mount => "the mount".into(),
+            NodeBarrier::Setup => "the setup".into(),
+            NodeBarrier::LaidOut(node) => format!("the end of the setup of node {node}"),
+            NodeBarrier::Run => "the run".into(),
+            NodeBarrier::End => "the end of its run".into(),
+            NodeBarrier::Unmount(node) => format!("the unmount of node {node}"),
+            NodeBarrier::Leave => "the end of the check".into(),
+            NodeBarrier::Gone(node) => format!("what follows on the unmount of node {node}"),
         }
     }
 
@@ -99,21 +99,21 @@ impl Meeting {
     pub fn can_take_long(self) -> bool {
         matches!(
             self,
-            Meeting::LaidOut(_)
-                | Meeting::Run
-                | Meeting::End
-                | Meeting::Unmount(_)
-                | Meeting::Leave
+            NodeBarrier::LaidOut(_)
+                | NodeBarrier::Run
+                | NodeBarrier::End
+                | NodeBarrier::Unmount(_)
+                | NodeBarrier::Leave
         )
     }
 }
 
 /// What tells something on a disk from what somebody else makes there.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Mark {
+pub struct DiskMark {
     /// What libblkid calls it: `ext4`, `zfs_member`.
     pub kind: String,
-    /// Its UUID, empty of what has none. Absent where the load makes it, whose UUID nobody knows
+    /// Its UUID, empty of what has none. Absent where the workload makes it, whose UUID nobody knows
     /// beforehand: then any.
     #[serde(default)]
     pub uuid: Option<String>,
@@ -122,14 +122,14 @@ pub struct Mark {
 /// What a trial that takes turns is told, one JSON object a line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "turn", rename_all = "kebab-case")]
-pub enum Turn {
+pub enum TrialCommand {
     /// Carry one slice out.
     Slice {
         /// Round of the block, from 0: every contender has one slice in each.
         round: u32,
         /// Place within the round, from 0.
         position: u32,
-        /// Which part of the load it is, where a run is carried out in parts, from 0.
+        /// Which part of the workload it is, where a run is carried out in parts, from 0.
         #[serde(default)]
         part: u32,
         /// Whether no other slice follows, so that nothing need be made ready for one.

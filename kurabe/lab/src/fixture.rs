@@ -6,10 +6,10 @@
 use serde_json::json;
 
 use crate::contender::Known;
-use crate::load::Metric;
 use crate::plan::Plan;
 use crate::record::{CommandUsage, DeviceDelta, IdleWait, Outcome, Phase, PhaseRecord, Record};
 use crate::study::{CommandText, StudyText, WorkloadText};
+use crate::workload::Metric;
 
 pub const MILLISECOND_NS: u64 = 1_000_000;
 

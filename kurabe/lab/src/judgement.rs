@@ -7,26 +7,26 @@
 //! it. What was not measured keeps a condition from holding, and is named.
 
 use crate::analysis::{self, Analysis, COUNTED, CheckAnalysis, Comparison, WorkloadAnalysis};
-use crate::condition::{self, Cells, Condition, Gate, Operator, Outcome};
-use crate::load::{LoadReport, Unit};
+use crate::condition::{self, Cells, Condition, Gate, GateOutcome, Operator};
 use crate::plan::Plan;
 use crate::record::{CheckVerdict, DeviceDelta, Record, counted_trials};
 use crate::statistics::{self, ComparisonOptions, Verdict};
 use crate::suggestion::unknown;
 use crate::words::{self, list, ratio_with_interval};
+use crate::workload::{Unit, WorkloadReport};
 
 /// The answer to a condition.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Judgement {
     /// What becomes of it.
-    pub outcome: Outcome,
+    pub outcome: GateOutcome,
     /// The numbers, a sentence each.
     pub evidence: Vec<String>,
 }
 
 /// What is judged.
 #[derive(Clone, Copy)]
-pub struct Result<'a> {
+pub struct Measurements<'a> {
     /// The plan.
     pub plan: &'a Plan,
     /// Its records.
@@ -49,7 +49,7 @@ pub fn judge_gates(
     records: &[Record],
     analysis: &Analysis,
 ) -> Vec<Gate> {
-    let result = Result { plan, records, analysis };
+    let result = Measurements { plan, records, analysis };
     let mut judged = Vec::new();
     for gate in gates {
         let condition = condition::parse(gate).expect("gates were checked with the study");
@@ -126,7 +126,7 @@ impl Ratio {
         let corrected = ComparisonOptions { confidence, ..plain.clone() };
         let of_one = |(under, over): &Pairs| {
             let compare = |options| statistics::compare(under, over, options).ok();
-            let ends = |compared: statistics::Comparison| {
+            let ends = |compared: statistics::CostEstimate| {
                 compared.interval.map(|interval| (interval.low, interval.high))
             };
             let own = compare(&plain)?;
@@ -137,15 +137,15 @@ impl Ratio {
     }
 
     /// What becomes of "it is met by the ratio"; `is_met` changes once along the line.
-    fn judge(&self, is_met: &dyn Fn(f64) -> bool) -> Outcome {
+    fn judge(&self, is_met: &dyn Fn(f64) -> bool) -> GateOutcome {
         match (self.own, self.wide) {
-            (Some((low, high)), _) if is_met(low) && is_met(high) => Outcome::Holds,
+            (Some((low, high)), _) if is_met(low) && is_met(high) => GateOutcome::Holds,
             (Some(_), Some((low, high)))
                 if !is_met(low) && !is_met(high) && self.contradicts(is_met) =>
             {
-                Outcome::Fails
+                GateOutcome::Fails
             }
-            _ => Outcome::Inconclusive,
+            _ => GateOutcome::Inconclusive,
         }
     }
 
@@ -166,15 +166,15 @@ impl Ratio {
 }
 
 /// What becomes of a condition about many from what becomes of each.
-fn of_all(outcomes: &[Outcome]) -> Outcome {
-    if outcomes.contains(&Outcome::Fails) {
-        Outcome::Fails
+fn of_all(outcomes: &[GateOutcome]) -> GateOutcome {
+    if outcomes.contains(&GateOutcome::Fails) {
+        GateOutcome::Fails
     } else if outcomes.is_empty() {
-        Outcome::NotTested
-    } else if outcomes.iter().all(|outcome| *outcome == Outcome::Holds) {
-        Outcome::Holds
+        GateOutcome::NotTested
+    } else if outcomes.iter().all(|outcome| *outcome == GateOutcome::Holds) {
+        GateOutcome::Holds
     } else {
-        Outcome::Inconclusive
+        GateOutcome::Inconclusive
     }
 }
 
@@ -183,11 +183,11 @@ fn violation(workload: &WorkloadAnalysis, label: &str) -> Option<String> {
     workload.contender(label)?.violation()
 }
 
-fn outcome_of(verdict: CheckVerdict) -> Outcome {
+fn outcome_of(verdict: CheckVerdict) -> GateOutcome {
     match verdict {
-        CheckVerdict::Held => Outcome::Holds,
-        CheckVerdict::Violated | CheckVerdict::NotPromised => Outcome::Fails,
-        CheckVerdict::NotTried => Outcome::Inconclusive,
+        CheckVerdict::Held => GateOutcome::Holds,
+        CheckVerdict::Violated | CheckVerdict::NotPromised => GateOutcome::Fails,
+        CheckVerdict::NotTried => GateOutcome::Inconclusive,
     }
 }
 
@@ -202,7 +202,7 @@ fn no_check(name: &str, known: &[CheckAnalysis]) -> String {
 }
 
 fn not_tested(why: impl Into<String>) -> Judgement {
-    Judgement { outcome: Outcome::NotTested, evidence: vec![why.into()] }
+    Judgement { outcome: GateOutcome::NotTested, evidence: vec![why.into()] }
 }
 
 impl Judgement {
@@ -210,8 +210,8 @@ impl Judgement {
     /// still contradict it.
     fn without(mut self, absent: &[String]) -> Judgement {
         if !absent.is_empty() {
-            if self.outcome == Outcome::Holds {
-                self.outcome = Outcome::Inconclusive;
+            if self.outcome == GateOutcome::Holds {
+                self.outcome = GateOutcome::Inconclusive;
             }
             self.evidence.push(format!("not measured here: {}", list(absent)));
         }
@@ -225,7 +225,7 @@ type CostRatio<'w> = (&'w WorkloadAnalysis, &'w str, String, Option<(Ratio, bool
 /// Ratios that decide together, each with its place in words.
 #[derive(Default)]
 struct Several {
-    outcomes: Vec<Outcome>,
+    outcomes: Vec<GateOutcome>,
     evidence: Vec<String>,
     absent: Vec<String>,
 }
@@ -233,11 +233,11 @@ struct Several {
 impl Several {
     /// Takes in a ratio, one of `count`: it decides by all of `is_met`, and `said` tells it.
     fn add(&mut self, ratio: &Ratio, is_met: &[&dyn Fn(f64) -> bool], count: usize, said: String) {
-        let outcomes: Vec<Outcome> = is_met.iter().map(|is_met| ratio.judge(is_met)).collect();
+        let outcomes: Vec<GateOutcome> = is_met.iter().map(|is_met| ratio.judge(is_met)).collect();
         let outcome = of_all(&outcomes);
         let contradicts = is_met.iter().any(|is_met| ratio.contradicts(is_met));
         // By its own interval alone.
-        let alone = if outcome == Outcome::Inconclusive && contradicts {
+        let alone = if outcome == GateOutcome::Inconclusive && contradicts {
             format!(" (contradicts alone, but not with {count} comparisons together)")
         } else {
             String::new()
@@ -256,7 +256,7 @@ impl Several {
     }
 }
 
-impl<'a> Result<'a> {
+impl<'a> Measurements<'a> {
     /// Judges a condition under some workloads, by a metric or by the most important one.
     pub fn judge(
         self,
@@ -314,7 +314,7 @@ impl<'a> Result<'a> {
 
     /// Whether a check of every contender held under each of these workloads.
     fn check(self, workloads: &[&str], labels: &[String], check: &str) -> Judgement {
-        let mut judged: Option<Outcome> = None;
+        let mut judged: Option<GateOutcome> = None;
         let mut evidence = Vec::new();
         for workload in self.analysis.workloads.iter().filter(|w| workloads.contains(&&*w.workload))
         {
@@ -325,14 +325,14 @@ impl<'a> Result<'a> {
                     .unwrap_or_default();
                 let (outcome, said) = match checks.iter().find(|one| one.check.name == check) {
                     Some(found) => (outcome_of(found.verdict), found.sentence()),
-                    None => (Outcome::Inconclusive, no_check(check, checks)),
+                    None => (GateOutcome::Inconclusive, no_check(check, checks)),
                 };
                 let both = [Some(outcome), judged].into_iter().flatten().collect::<Vec<_>>();
                 judged = Some(of_all(&both));
                 evidence.push(format!("{}: {label}: {said}", workload.workload));
             }
         }
-        Judgement { outcome: judged.unwrap_or(Outcome::Inconclusive), evidence }
+        Judgement { outcome: judged.unwrap_or(GateOutcome::Inconclusive), evidence }
     }
 
     /// What becomes of a condition that says that a contender is fast, when it lost data.
@@ -347,7 +347,7 @@ impl<'a> Result<'a> {
             Some(format!("{}: {label} {}", workload.workload, violation(workload, label)?))
         });
         let evidence: Vec<String> = lost.collect();
-        (!evidence.is_empty()).then_some(Judgement { outcome: Outcome::Fails, evidence })
+        (!evidence.is_empty()).then_some(Judgement { outcome: GateOutcome::Fails, evidence })
     }
 
     /// Costs of a figure by contender of the study and block: less is better.
@@ -435,9 +435,9 @@ impl<'a> Result<'a> {
             let interval = summary.median_interval.map(|interval| (interval.low, interval.high));
             let (low, high) = interval.unwrap_or((summary.min, summary.max));
             several.outcomes.push(match (is_met(low), is_met(high)) {
-                (true, true) => Outcome::Holds,
-                (false, false) => Outcome::Fails,
-                _ => Outcome::Inconclusive,
+                (true, true) => GateOutcome::Holds,
+                (false, false) => GateOutcome::Fails,
+                _ => GateOutcome::Inconclusive,
             });
             let milliseconds = |value: f64| words::ratio(value / 1e6);
             several.evidence.push(format!(
@@ -499,7 +499,7 @@ impl<'a> Result<'a> {
         };
         let wide = of(&analysis::overhead_among(self.plan, self.records, &workload.workload));
         let is_wanted = |cost: f64| is_met(cost) == (cells == Cells::Every);
-        let outcomes: Vec<Outcome> = own
+        let outcomes: Vec<GateOutcome> = own
             .iter()
             .zip(&wide)
             .filter_map(|(own, wide)| {
@@ -507,8 +507,8 @@ impl<'a> Result<'a> {
             })
             .collect();
         let outcome = match (cells, of_all(&outcomes)) {
-            (Cells::Some, Outcome::Holds) => Outcome::Fails,
-            (Cells::Some, Outcome::Fails) => Outcome::Holds,
+            (Cells::Some, GateOutcome::Holds) => GateOutcome::Fails,
+            (Cells::Some, GateOutcome::Fails) => GateOutcome::Holds,
             (_, outcome) => outcome,
         };
         let slower = costs.iter().filter(|(_, (low, _), _)| *low > 1.0).count();
@@ -562,7 +562,7 @@ impl<'a> Result<'a> {
                     // Whoever lost data is ahead of nobody.
                     Some(lost) => {
                         lead = None;
-                        several.outcomes.push(Outcome::Holds);
+                        several.outcomes.push(GateOutcome::Holds);
                         several.evidence.push(format!("{}: {rival} {lost}", workload.workload));
                     }
                     None => several
@@ -573,7 +573,7 @@ impl<'a> Result<'a> {
             let words = ratio.words();
             if same && margin == 0.0 {
                 let within = self.plan.study.same_within * 100.0;
-                several.outcomes.push(Outcome::Inconclusive);
+                several.outcomes.push(GateOutcome::Inconclusive);
                 several
                     .evidence
                     .push(format!("{words} against {rival} (the same within {within:.0} %)"));
@@ -707,7 +707,7 @@ impl<'a> Result<'a> {
 }
 
 /// Mean throughput of the first and of the last third of a trial's series.
-fn ends(load: &LoadReport) -> Option<(f64, f64)> {
+fn ends(load: &WorkloadReport) -> Option<(f64, f64)> {
     let values = &load.series.iter().find(|one| one.name.starts_with("throughput"))?.values;
     if values.len() < INTERVALS_MIN {
         return None;
@@ -724,17 +724,17 @@ fn median(deltas: &[DeviceDelta], count: fn(&DeviceDelta) -> u64) -> f64 {
 }
 
 /// Whether counts agree within a margin; they surely do not where the trials of two lie apart by more.
-fn alike(work: &[(&str, Vec<DeviceDelta>)], margin: f64) -> Outcome {
+fn alike(work: &[(&str, Vec<DeviceDelta>)], margin: f64) -> GateOutcome {
     type Count = fn(&DeviceDelta) -> u64;
     let bytes = |delta: &DeviceDelta| delta.read_bytes + delta.written_bytes;
     let bytes_max = work.iter().map(|(_, deltas)| median(deltas, bytes)).fold(0.0, f64::max);
-    // Few bytes are the file systems' own records and say nothing of the load.
+    // Few bytes are the file systems' own records and say nothing of the workload.
     let counts: [(Count, f64); 3] = [
         (|delta| delta.read_bytes, bytes_max * SHARE_MIN),
         (|delta| delta.written_bytes, bytes_max * SHARE_MIN),
         (|delta| delta.reads + delta.writes, 0.0),
     ];
-    let mut outcome = Outcome::Holds;
+    let mut outcome = GateOutcome::Holds;
     for (count, counts_from) in counts {
         let medians: Vec<f64> = work.iter().map(|(_, deltas)| median(deltas, count)).collect();
         let most = medians.iter().copied().fold(0.0, f64::max);
@@ -751,9 +751,9 @@ fn alike(work: &[(&str, Vec<DeviceDelta>)], margin: f64) -> Outcome {
             .iter()
             .any(|(low, _)| ranges.iter().any(|(_, high)| *low > high * (1.0 + margin)));
         if lie_apart {
-            return Outcome::Fails;
+            return GateOutcome::Fails;
         }
-        outcome = Outcome::Inconclusive;
+        outcome = GateOutcome::Inconclusive;
     }
     outcome
 }

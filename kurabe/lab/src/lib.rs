@@ -14,7 +14,6 @@ pub mod event;
 #[cfg(test)]
 mod fixture;
 pub mod judgement;
-pub mod load;
 mod nodes;
 pub mod plan;
 pub mod record;
@@ -28,6 +27,7 @@ pub mod study_file;
 pub mod warning;
 pub mod watched;
 pub mod words;
+pub mod workload;
 
 pub(crate) use vocabulary::name;
 pub use vocabulary::quantity;

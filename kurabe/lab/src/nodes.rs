@@ -3,15 +3,15 @@
 //! A trial is over when the last node is, so its time reaches from the first start to the last end. What the
 //! nodes did is added up; distributions of latencies are merged by the caller, never averaged.
 
-use crate::load::{ALL_CELLS, LoadReport, Metric, mean_of_cells};
 use crate::record::{Check, NodeRecord, Phase, Record};
-use crate::slice::{Carried, folded, phases, sum, usage};
+use crate::slice::{RunYield, folded, phases, sum, usage};
+use crate::workload::{ALL_CELLS, Metric, WorkloadReport, mean_of_cells};
 
 impl Record {
     /// One record of those of all nodes, the first node's first, each with what the runner heard of it. `load` has
     /// their latencies.
-    pub fn of_nodes(records: Vec<(Record, NodeRecord)>, load: Option<LoadReport>) -> Record {
-        let carried: Vec<Carried> = records.iter().map(|(record, _)| carried_of(record)).collect();
+    pub fn of_nodes(records: Vec<(Record, NodeRecord)>, load: Option<WorkloadReport>) -> Record {
+        let carried: Vec<RunYield> = records.iter().map(|(record, _)| carried_of(record)).collect();
         let mut nodes = Vec::new();
         let mut all = records.into_iter().map(|(record, heard)| {
             nodes.push(NodeRecord {
@@ -60,8 +60,9 @@ impl Record {
         // What one machine did beside its run says nothing of all.
         whole.kernel_threads_cpu_ns = None;
         whole.watched = None;
-        let loads: Vec<&LoadReport> = carried.iter().filter_map(|one| one.load.as_ref()).collect();
-        whole.load = load.map(|report| LoadReport {
+        let loads: Vec<&WorkloadReport> =
+            carried.iter().filter_map(|one| one.load.as_ref()).collect();
+        whole.load = load.map(|report| WorkloadReport {
             metrics: metrics_of(&loads),
             written_bytes: folded(sum, loads.iter().map(|load| load.written_bytes)),
             operations: folded(sum, loads.iter().map(|load| load.operations)),
@@ -73,8 +74,8 @@ impl Record {
     }
 }
 
-fn carried_of(record: &Record) -> Carried {
-    Carried {
+fn carried_of(record: &Record) -> RunYield {
+    RunYield {
         phases: record.phases.clone(),
         command: record.command.clone(),
         daemon_cpu_ns: record.daemon_cpu_ns,
@@ -84,15 +85,15 @@ fn carried_of(record: &Record) -> Carried {
 
 /// The figures that all nodes have: a rate is that of all nodes together, and so is a count; a time is that of the
 /// node that took longest.
-fn metrics_of(loads: &[&LoadReport]) -> Vec<Metric> {
+fn metrics_of(loads: &[&WorkloadReport]) -> Vec<Metric> {
     let Some(first) = loads.first() else { return Vec::new() };
     let of_all = |metric: &Metric| {
-        let same = |load: &&LoadReport| {
+        let same = |load: &&WorkloadReport| {
             load.metrics.iter().find(|other| other.name == metric.name).map(|other| other.value)
         };
         let values: Vec<f64> = loads.iter().map(same).collect::<Option<_>>()?;
         let value = match metric.unit {
-            crate::load::Unit::Nanoseconds => values.into_iter().fold(0.0, f64::max),
+            crate::workload::Unit::Nanoseconds => values.into_iter().fold(0.0, f64::max),
             _ => values.iter().sum(),
         };
         Some(Metric { value, ..metric.clone() })
@@ -111,21 +112,21 @@ fn metrics_of(loads: &[&LoadReport]) -> Vec<Metric> {
 mod tests {
     use super::*;
     use crate::fixture;
-    use crate::load::Unit;
     use crate::record::{CommandUsage, DeviceDelta};
+    use crate::workload::Unit;
 
     fn record(run_ns: u64, flushes: u64, rate: f64, slowest_ns: f64) -> Record {
         let plan = fixture::plan(&["ext4"], 1);
         let mut record = fixture::record(&plan, 0, 0, run_ns);
         fixture::run_of(&mut record).device = Some(DeviceDelta { flushes, ..Default::default() });
         record.command = Some(CommandUsage { user_ns: 7, ..Default::default() });
-        record.load = Some(LoadReport {
+        record.load = Some(WorkloadReport {
             metrics: vec![
                 Metric::new("rate", rate, Unit::BytesPerSecond),
                 Metric::new("slowest", slowest_ns, Unit::Nanoseconds),
             ],
             operations: Some(5),
-            ..LoadReport::default()
+            ..WorkloadReport::default()
         });
         record.notes = vec!["said".into()];
         record
@@ -136,7 +137,7 @@ mod tests {
         let heard = |node, began_ns| NodeRecord { node, began_ns, ..NodeRecord::default() };
         let one = (record(1000, 3, 10.0, 4.0), heard(1, 0));
         let other = (record(900, 4, 20.0, 6.0), heard(2, 300));
-        let whole = Record::of_nodes(vec![one, other], Some(LoadReport::default()));
+        let whole = Record::of_nodes(vec![one, other], Some(WorkloadReport::default()));
         let sync_ns = whole.phase(Phase::Sync).map_or(0, |sync| sync.elapsed_ns);
         assert_eq!(whole.time_ns(), Some(1200 + sync_ns), "{:?}", whole.phases);
         assert_eq!(whole.run_device().unwrap().flushes, 7);

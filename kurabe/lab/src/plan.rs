@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::condition;
 use crate::record::Record;
-use crate::spec::{Device, Output, SCHEMA_VERSION, SideBySide, Tracing, TrialSpec};
+use crate::spec::{Device, OutputTarget, SCHEMA_VERSION, SideBySide, Tracing, TrialSpec};
 use crate::statistics::{BLOCKS_MIN_FOR_INTERVAL, ComparisonOptions, StopRule};
 use crate::study::Study;
 
@@ -266,7 +266,7 @@ impl Plan {
                 "it is shard {number} of {of}, and there are at most {SHARDS_MAX}"
             ));
         }
-        if self.shard.is_some() && matches!(study.output, Output::File(_)) {
+        if self.shard.is_some() && matches!(study.output, OutputTarget::File(_)) {
             return Err(NO_FILE_OF_SHARDS.into());
         }
         if study.contenders.len() > CONTENDERS_MAX {

@@ -13,11 +13,11 @@ pub use vocabulary::cost::{CommandUsage, DeviceDelta, Phase, PhaseRecord};
 pub use vocabulary::layout::{Layout, WHOLE as LAYOUT_WHOLE};
 pub use vocabulary::report::TIME_METRIC;
 
-use crate::load::{Aside, Latency, LoadReport, Metric, Unit};
 use crate::name;
-use crate::slice::Slice;
+use crate::slice::RunRecord;
 use crate::spec::{SCHEMA_VERSION, SideBySide, TrialSpec};
 use crate::watched::{Processors, Watched};
+use crate::workload::{ExcludedPhase, Latency, Metric, Unit, WorkloadReport};
 
 /// What reached one block layer of a stack, from the start of the run to the end of its sync.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,9 +59,9 @@ pub struct Record {
     pub elapsed_ns: u64,
     /// How it ended.
     pub outcome: Outcome,
-    /// The user as whom the load was to run, when one was named.
+    /// The user as whom the workload was to run, when one was named.
     pub user: Option<String>,
-    /// The control group that held the load's processes; absent where the machine has none that
+    /// The control group that held the workload's processes; absent where the machine has none that
     /// can be made.
     pub control_group: Option<ControlGroupFacts>,
     /// The phases that were reached, in order.
@@ -80,9 +80,9 @@ pub struct Record {
     /// How the files that came in the trial lie after it, where that was measured.
     pub layout_after: Option<Layout>,
     /// Free space right before the run.
-    pub space_before: Option<Space>,
+    pub space_before: Option<FileSystemSpace>,
     /// Free space after the run's sync.
-    pub space_after: Option<Space>,
+    pub space_after: Option<FileSystemSpace>,
     /// The exact commands that made, mounted, unmounted and checked the file system.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub commands: Vec<String>,
@@ -105,7 +105,7 @@ pub struct Record {
     pub flushes_uncounted: bool,
     /// Why caches were not dropped, where they should have been.
     pub caches_kept: Option<String>,
-    /// Bytes of the load's programs and libraries that were read into the page cache before a cold
+    /// Bytes of the workload's programs and libraries that were read into the page cache before a cold
     /// run, where that was done.
     pub programs_bytes: Option<u64>,
     /// Whether processes of the measured command were still running at its end.
@@ -114,9 +114,9 @@ pub struct Record {
     /// Remarks of the trial itself: processes that outlived the command, retries.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-    /// What the load says of itself, when it is more than a command.
-    pub load: Option<LoadReport>,
-    /// What was checked in it, by its load or besides; a check that was violated fails no trial.
+    /// What the workload says of itself, when it is more than a command.
+    pub load: Option<WorkloadReport>,
+    /// What was checked in it, by its workload or besides; a check that was violated fails no trial.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub checks: Vec<Check>,
     /// What power cuts showed, in the words of the room that tried them.
@@ -125,7 +125,7 @@ pub struct Record {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub disks: Vec<ModelledDisk>,
     /// The requests that reached the contender's device, where they were traced.
-    pub trace: Option<Traced>,
+    pub trace: Option<TracedRequests>,
     /// With whom it took turns; absent for a trial that had the machine to itself.
     pub side_by_side: Option<SideBySide>,
     /// Whether it failed because its part of the device was full; the whole device may suffice.
@@ -133,7 +133,7 @@ pub struct Record {
     pub part_full: bool,
     /// Its slices, of which everything from `prepare` to `sync` and to `cleanup` is the mean.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub slices: Vec<Slice>,
+    pub slices: Vec<RunRecord>,
     /// What the machine did beside its run; each slice has its own.
     pub watched: Option<Watched>,
     /// Governors and frequencies of the processors over the trial; absent where the machine tells none.
@@ -161,10 +161,10 @@ pub struct NodeRecord {
     pub device: Option<DeviceDelta>,
     /// What its command cost.
     pub command: Option<CommandUsage>,
-    /// The figures of its load.
+    /// The figures of its workload.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub metrics: Vec<Metric>,
-    /// The latencies of its load.
+    /// The latencies of its workload.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub latencies: Vec<Latency>,
     /// From its start until it could begin, in ns.
@@ -185,10 +185,10 @@ impl NodeRecord {
     }
 }
 
-/// When something happened in a trial of power cuts, in ns since its load began.
+/// When something happened in a trial of power cuts, in ns since its workload began.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Timeline {
-    /// The load's end.
+    /// The workload's end.
     pub length_ns: u64,
     /// An acknowledgement was received.
     pub acknowledged_ns: Vec<u64>,
@@ -229,7 +229,7 @@ pub struct ModelledDisk {
 
 /// The requests of the run and its sync, as the kernel handed them to the device.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Traced {
+pub struct TracedRequests {
     /// How many there were.
     pub requests: u64,
     /// Events that the kernel counted and did not deliver: half of what is known of a request.
@@ -384,7 +384,7 @@ pub struct IdleWait {
 
 /// Space of the mounted file system, from statvfs(3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Space {
+pub struct FileSystemSpace {
     /// Size in bytes.
     pub total_bytes: u64,
     /// Free bytes, the reserve of the superuser included.
@@ -454,12 +454,12 @@ impl Record {
         }
     }
 
-    /// Takes what the load's process did besides the load out of the run's bill and makes a phase of
+    /// Takes what the workload's process did besides the workload out of the run's cost and makes a phase of
     /// its own of it, before or after the run as it belongs.
-    pub fn set_aside(&mut self, aside: Aside) {
-        let Aside { phase, usage } = aside;
+    pub fn exclude(&mut self, aside: ExcludedPhase) {
+        let ExcludedPhase { phase, usage } = excluded;
         let Some(place) = self.take_out(Phase::Run, &phase) else { return };
-        // Asides come in the order in which they happened, and all within the run.
+        // Excluded phases come in the order in which they happened, and all within the run.
         let behind = self.phases[place + 1..].iter().position(|entry| entry.phase == Phase::Sync);
         let place = if phase.phase < Phase::Run {
             place
@@ -482,9 +482,9 @@ impl Record {
     }
 
     /// Takes what was done within the layout out of it and makes it a phase of its own, behind it.
-    pub fn set_aside_of_layout(&mut self, aside: Aside) {
-        if self.take_out(Phase::Layout, &aside.phase).is_some() {
-            self.phases.push(aside.phase);
+    pub fn exclude_from_layout(&mut self, aside: ExcludedPhase) {
+        if self.take_out(Phase::Layout, &excluded.phase).is_some() {
+            self.phases.push(excluded.phase);
         }
     }
 
@@ -542,7 +542,7 @@ impl Record {
     }
 
     /// The figures that are compared, the most important first; none unless the trial was
-    /// completed. A load without figures of its own is compared by [`Record::time_ns`], unless it has
+    /// completed. A workload without figures of its own is compared by [`Record::time_ns`], unless it has
     /// checks: then it is checked and not timed.
     pub fn metrics(&self) -> Vec<Metric> {
         let Some(time_ns) = self.time_ns() else { return Vec::new() };
@@ -559,7 +559,7 @@ impl Record {
         self.metric_near(name, 0)
     }
 
-    /// The same, looked for first at its place in the list, which is that of other records of the load.
+    /// The same, looked for first at its place in the list, which is that of other records of the workload.
     pub fn metric_near(&self, name: &str, place: usize) -> Option<f64> {
         let time_ns = self.time_ns()?;
         match &self.load {
@@ -572,7 +572,7 @@ impl Record {
         }
     }
 
-    /// Refuses a record that lists more than any load has, since reports compare what is listed name by name,
+    /// Refuses a record that lists more than any workload has, since reports compare what is listed name by name,
     /// and one with a figure so large that a sum of them could overflow.
     ///
     /// # Errors
@@ -580,14 +580,14 @@ impl Record {
     /// What it has too many of, and how many it may have; or a figure that nothing measured can have.
     pub fn check_bounds(&self) -> Result<(), String> {
         let load = self.load.as_ref();
-        let of_load = |count: fn(&LoadReport) -> usize| load.map_or(0, count);
+        let of_workload = |count: fn(&WorkloadReport) -> usize| load.map_or(0, count);
         let of_slice = self.slices.iter().map(|slice| slice.metrics.len()).max();
         let lists = [
-            ("metrics", of_load(|load| load.metrics.len()).max(of_slice.unwrap_or(0))),
-            ("kinds of operations", of_load(|load| load.latencies.len())),
-            ("series", of_load(|load| load.series.len())),
-            ("findings", of_load(|load| load.findings.len())),
-            ("checks", self.checks.len().max(of_load(|load| load.checks.len()))),
+            ("metrics", of_workload(|load| load.metrics.len()).max(of_slice.unwrap_or(0))),
+            ("kinds of operations", of_workload(|load| load.latencies.len())),
+            ("series", of_workload(|load| load.series.len())),
+            ("findings", of_workload(|load| load.findings.len())),
+            ("checks", self.checks.len().max(of_workload(|load| load.checks.len()))),
             ("phases", self.phases.len()),
             ("notes", self.notes.len()),
             ("disks", self.disks.len()),
@@ -726,8 +726,8 @@ mod tests {
         let plan = fixture::plan(&["ext4"], 1);
         let bounds = |value: f64| {
             let mut record = fixture::record(&plan, 0, 0, 1000);
-            let metrics = vec![Metric::new("rate", value, crate::load::Unit::BytesPerSecond)];
-            record.load = Some(LoadReport { metrics, ..LoadReport::default() });
+            let metrics = vec![Metric::new("rate", value, crate::workload::Unit::BytesPerSecond)];
+            record.load = Some(WorkloadReport { metrics, ..WorkloadReport::default() });
             record.check_bounds()
         };
         assert!(bounds(0.0).is_ok() && bounds(1e9).is_ok());
@@ -735,7 +735,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_set_aside_leaves_the_bill_and_becomes_a_phase() {
+    fn what_is_excluded_leaves_the_cost_and_becomes_a_phase() {
         let plan = fixture::plan(&["ext4"], 1);
         let mut record = fixture::record(&plan, 0, 0, 1000);
         let device = |read_bytes| Some(DeviceDelta { read_bytes, ..Default::default() });
@@ -753,7 +753,7 @@ mod tests {
             let phase = PhaseRecord { phase, elapsed_ns, device, machine_cpu_ns: None };
             let storage_read_bytes = Some(read_bytes);
             let usage = CommandUsage { user_ns, storage_read_bytes, ..Default::default() };
-            record.set_aside(Aside { phase, usage });
+            record.exclude(ExcludedPhase { phase, usage });
         }
         let phases: Vec<_> = record.phases.iter().map(|entry| entry.phase).collect();
         let before = [Phase::Mount, Phase::Layout];

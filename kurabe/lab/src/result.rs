@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use trust::{Directory, Lock, LockError, Refused};
+use trust::{Directory, FileLock, LockError, Refused};
 
 use crate::plan::Plan;
 use crate::record::{FIRST_SESSION, Record, standing};
@@ -39,7 +39,7 @@ pub const STUDY_FILE: &str = "study.toml";
 pub const FACTS_FILE: &str = "facts.json";
 /// The records.
 pub const RECORDS_FILE: &str = "records.jsonl";
-/// The histograms of loads that record latencies, one file a trial.
+/// The histograms of workloads that record latencies, one file a trial.
 pub const HISTOGRAMS_DIRECTORY: &str = "histograms";
 /// The traces of the device's requests, one file a trial.
 pub const TRACES_DIRECTORY: &str = "traces";
@@ -285,7 +285,7 @@ pub struct ResultWriter {
     /// Directories that [`ResultWriter::create`] made, the outermost first; absent for a result
     /// that was there before.
     made: Option<Vec<PathBuf>>,
-    _lock: Lock,
+    _lock: FileLock,
 }
 
 impl ResultWriter {
@@ -441,7 +441,7 @@ fn refuse_what_is_there(directory: &Directory) -> Result<(), ResultError> {
     }
 }
 
-fn lock(directory: &Directory) -> Result<Lock, ResultError> {
+fn lock(directory: &Directory) -> Result<FileLock, ResultError> {
     directory.lock(LOCK_FILE).map_err(|error| match error {
         LockError::Held { pid } => ResultError::Wrong {
             path: directory.path().into(),

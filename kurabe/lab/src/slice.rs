@@ -1,5 +1,5 @@
 //! Slices: the turns of a trial that stands side by side with the others of its block. Each is one
-//! complete run of the load, or a part of one where a run is carried out in parts; what a record says
+//! complete run of the workload, or a part of one where a run is carried out in parts; what a record says
 //! of the run is the mean of the complete ones.
 //!
 //! The mean and not the median: a study asks what the work costs, slow turns included, and a
@@ -9,14 +9,14 @@
 use serde::{Deserialize, Serialize};
 use serde_with_macros::skip_serializing_none;
 
-use crate::load::{LoadReport, Metric};
 use crate::record::{CommandUsage, DeviceDelta, Phase, PhaseRecord, Record};
 use crate::watched::Watched;
+use crate::workload::{Metric, WorkloadReport};
 
 /// One slice.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Slice {
+pub struct RunRecord {
     /// Round of the block, from 0: every contender has one slice in each.
     pub round: u32,
     /// Place within the round, from 0.
@@ -29,14 +29,14 @@ pub struct Slice {
     pub device: Option<DeviceDelta>,
     /// What the contender's own device did while it waited for this turn.
     pub idle_device: Option<DeviceDelta>,
-    /// The load's figures, when it has any of its own.
+    /// The workload's figures, when it has any of its own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub metrics: Vec<Metric>,
     /// What the machine did beside it; absent in older results.
     pub watched: Option<Watched>,
 }
 
-impl Slice {
+impl RunRecord {
     /// Run and sync together, in ns.
     pub fn time_ns(&self) -> u64 {
         self.run_ns.saturating_add(self.sync_ns)
@@ -45,22 +45,22 @@ impl Slice {
 
 /// All that one slice yields for the record.
 #[derive(Debug, Clone, Default)]
-pub struct Carried {
+pub struct RunYield {
     /// Its phases, from `prepare` to `cleanup`.
     pub phases: Vec<PhaseRecord>,
     /// What the command cost.
     pub command: Option<CommandUsage>,
     /// CPU time in ns of a user-space file system's daemon.
     pub daemon_cpu_ns: Option<u64>,
-    /// What the load reported.
-    pub load: Option<LoadReport>,
+    /// What the workload reported.
+    pub load: Option<WorkloadReport>,
 }
 
 impl Record {
     /// Puts the mean of these slices where a trial of one run has that run. Of what has no mean (a
     /// code, words, a proof) it is what the last slice says; figures over time are of none, and
     /// latencies are those of `load`, in which the caller merged the distributions.
-    pub fn put_mean(&mut self, carried: &[Carried], load: Option<LoadReport>) {
+    pub fn put_mean(&mut self, carried: &[RunYield], load: Option<WorkloadReport>) {
         if carried.is_empty() {
             return;
         }
@@ -68,9 +68,9 @@ impl Record {
         self.command = usage(mean, carried);
         self.daemon_cpu_ns = folded(mean, carried.iter().map(|slice| slice.daemon_cpu_ns));
         self.load = load.map(|report| {
-            let loads: Vec<&LoadReport> =
+            let loads: Vec<&WorkloadReport> =
                 carried.iter().filter_map(|slice| slice.load.as_ref()).collect();
-            LoadReport {
+            WorkloadReport {
                 metrics: mean_metrics(&loads),
                 written_bytes: folded(mean, loads.iter().map(|load| load.written_bytes)),
                 operations: folded(mean, loads.iter().map(|load| load.operations)),
@@ -101,10 +101,10 @@ pub(crate) fn folded(fold: Fold, values: impl Iterator<Item = Option<u64>>) -> O
     (!values.is_empty()).then(|| fold(&values))
 }
 
-impl Carried {
+impl RunYield {
     /// A whole run of its parts, each of which was a slice; `load` is the report of all of them.
-    pub fn of_parts(parts: &[Carried], load: Option<LoadReport>) -> Carried {
-        Carried {
+    pub fn of_parts(parts: &[RunYield], load: Option<WorkloadReport>) -> RunYield {
+        RunYield {
             phases: phases(sum, parts),
             command: usage(sum, parts),
             daemon_cpu_ns: folded(sum, parts.iter().map(|part| part.daemon_cpu_ns)),
@@ -115,7 +115,7 @@ impl Carried {
 
 /// Every kind of phase as one, in the order of the first slice; one that a slice does not have
 /// cost it nothing.
-pub(crate) fn phases(fold: Fold, carried: &[Carried]) -> Vec<PhaseRecord> {
+pub(crate) fn phases(fold: Fold, carried: &[RunYield]) -> Vec<PhaseRecord> {
     let mut kinds: Vec<Phase> = Vec::new();
     for phase in carried.iter().flat_map(|slice| &slice.phases).map(|entry| entry.phase) {
         if !kinds.contains(&phase) {
@@ -155,7 +155,7 @@ pub(crate) fn phases(fold: Fold, carried: &[Carried]) -> Vec<PhaseRecord> {
 }
 
 /// The usage of all slices as one; the code is the last one's.
-pub(crate) fn usage(fold: Fold, carried: &[Carried]) -> Option<CommandUsage> {
+pub(crate) fn usage(fold: Fold, carried: &[RunYield]) -> Option<CommandUsage> {
     let last = carried.last()?.command.as_ref()?;
     let of: Vec<&CommandUsage> =
         carried.iter().filter_map(|slice| slice.command.as_ref()).collect();
@@ -177,10 +177,10 @@ pub(crate) fn usage(fold: Fold, carried: &[Carried]) -> Option<CommandUsage> {
 
 /// The mean of every figure that all slices have. Of a rate too: slices do equal work or take equal
 /// time, and differ little.
-fn mean_metrics(loads: &[&LoadReport]) -> Vec<Metric> {
+fn mean_metrics(loads: &[&WorkloadReport]) -> Vec<Metric> {
     let Some(first) = loads.first() else { return Vec::new() };
     let mean_of = |metric: &Metric| {
-        let same = |load: &&LoadReport| {
+        let same = |load: &&WorkloadReport| {
             load.metrics.iter().find(|other| other.name == metric.name).map(|other| other.value)
         };
         let values: Vec<f64> = loads.iter().map(same).collect::<Option<_>>()?;
@@ -194,9 +194,9 @@ fn mean_metrics(loads: &[&LoadReport]) -> Vec<Metric> {
 mod tests {
     use super::*;
     use crate::fixture;
-    use crate::load::Unit;
+    use crate::workload::Unit;
 
-    fn carried(run_ns: u64, sync_ns: u64, flushes: u64, value: f64) -> Carried {
+    fn carried(run_ns: u64, sync_ns: u64, flushes: u64, value: f64) -> RunYield {
         let phase = |phase, elapsed_ns, flushes| PhaseRecord {
             phase,
             elapsed_ns,
@@ -204,7 +204,7 @@ mod tests {
             machine_cpu_ns: None,
         };
         let metric = Metric::new("puts", value, Unit::Nanoseconds);
-        Carried {
+        RunYield {
             phases: vec![phase(Phase::Run, run_ns, 0), phase(Phase::Sync, sync_ns, flushes)],
             command: Some(CommandUsage {
                 user_ns: run_ns / 2,
@@ -212,7 +212,7 @@ mod tests {
                 ..Default::default()
             }),
             daemon_cpu_ns: None,
-            load: Some(LoadReport { metrics: vec![metric], ..Default::default() }),
+            load: Some(WorkloadReport { metrics: vec![metric], ..Default::default() }),
         }
     }
 
@@ -245,7 +245,7 @@ mod tests {
         let mut parts = [carried(100, 50, 3, 2.0), carried(300, 150, 4, 6.0)];
         parts[1].phases.pop();
         let load = parts[0].load.clone();
-        let whole = Carried::of_parts(&parts, load.clone());
+        let whole = RunYield::of_parts(&parts, load.clone());
         let times: Vec<_> = whole.phases.iter().map(|one| (one.phase, one.elapsed_ns)).collect();
         assert_eq!(times, [(Phase::Run, 400), (Phase::Sync, 50)]);
         assert_eq!(whole.phases[1].device.unwrap().flushes, 3);

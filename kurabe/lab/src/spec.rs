@@ -9,12 +9,12 @@ use serde::{Deserialize, Serialize};
 use serde_with_macros::skip_serializing_none;
 
 use crate::contender::Contender;
-pub use crate::load::Load;
 use crate::name;
+pub use crate::workload::WorkloadSpec;
 pub use vocabulary::command::CommandLine;
 use vocabulary::layout::Layout;
-use vocabulary::load::STORE_OPTION;
 use vocabulary::path::UserPath;
+use vocabulary::workload::STORE_OPTION;
 
 /// Version of the spec, plan and record schema; raised whenever a reader could misread.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -27,7 +27,7 @@ pub struct TrialSpec {
     pub schema: u32,
     /// Number of the trial in the plan, from 0; `KURABE_TRIAL` in the command's environment.
     pub trial: u32,
-    /// Seed of a load that carries its parts out in random order, drawn from the study's and the
+    /// Seed of a workload that carries its parts out in random order, drawn from the study's and the
     /// trial's number.
     #[serde(default)]
     pub order_seed: u64,
@@ -51,10 +51,10 @@ pub struct TrialSpec {
     /// machine to itself.
     pub side_by_side: Option<SideBySide>,
     /// Which of several nodes carries it out, at the same time as the others; absent where there is one.
-    pub node: Option<Node>,
-    /// The load.
+    pub node: Option<NodeSpec>,
+    /// The workload.
     pub workload: Workload,
-    /// Of a trial that is not timed: the power is cut at many instants of its load.
+    /// Of a trial that is not timed: the power is cut at many instants of its workload.
     pub power_cuts: Option<PowerCuts>,
     /// Of a trial on several nodes that is not timed: one of them is killed while the workload runs.
     pub node_death: Option<NodeDeath>,
@@ -70,13 +70,13 @@ pub struct TrialSpec {
     pub discard: bool,
     /// Whether, and how, the requests that reach the device are traced.
     pub trace: Option<Tracing>,
-    /// The user as whom the load runs, what comes before and after it included; the user of the
+    /// The user as whom the workload runs, what comes before and after it included; the user of the
     /// trial's process when absent.
     pub user: Option<String>,
     /// An empty directory of kurabe's own in which the trial makes its mount point and files.
     pub scratch: PathBuf,
     /// Where the command's standard output and error go.
-    pub output: Output,
+    pub output: OutputTarget,
 }
 
 /// A node that is killed, and what is asked of the others.
@@ -172,7 +172,7 @@ pub struct SideBySide {
 
 /// One of several nodes that have one file system mounted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Node {
+pub struct NodeSpec {
     /// Its number, from 1. The first one makes the file system and checks it.
     pub number: u32,
     /// How many there are.
@@ -187,10 +187,10 @@ pub struct Node {
     pub secret: String,
 }
 
-impl Node {
+impl NodeSpec {
     /// Its name in the network of the nodes.
     pub fn host_name(&self) -> String {
-        Node::host_name_of(self.number)
+        NodeSpec::host_name_of(self.number)
     }
 
     /// The name of the node of this number.
@@ -199,7 +199,7 @@ impl Node {
     }
 }
 
-/// What a trial stands on, as the trial room prepared it and attaches it.
+/// What a trial stands on, as the trial's directory prepared it and attaches it.
 #[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Device {
@@ -209,7 +209,7 @@ pub struct Device {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub layers: Vec<String>,
     /// The part of it that is the contender's; the whole when absent.
-    pub part: Option<Part>,
+    pub part: Option<DevicePart>,
     /// By what its kind finds it and knows it again.
     pub prepared: serde_json::Value,
     /// Further devices; none of these has any.
@@ -226,7 +226,7 @@ impl Device {
 
 /// A part of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Part {
+pub struct DevicePart {
     /// Where it begins, in bytes.
     pub offset_bytes: u64,
     /// Size in bytes.
@@ -247,7 +247,7 @@ pub enum Cache {
 /// Where the command's standard output and error go.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
 #[serde(rename_all = "kebab-case")]
-pub enum Output {
+pub enum OutputTarget {
     /// Thrown away; the last lines are kept for the record of a failure.
     #[default]
     Null,
@@ -259,14 +259,14 @@ pub enum Output {
     File(UserPath),
 }
 
-/// A load, named, with what comes before and after it.
+/// A workload, named, with what comes before and after it.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Workload {
     /// Name in tables; unique in a study.
     #[serde(deserialize_with = "name::read")]
     pub name: String,
-    /// Why this load is in the study, in the author's words.
+    /// Why this workload is in the study, in the author's words.
     pub why: Option<String>,
     /// Run once a trial in the mounted directory, before caches are dropped.
     pub setup: Option<CommandLine>,
@@ -274,25 +274,25 @@ pub struct Workload {
     pub prepare: Option<CommandLine>,
     /// Run after the run and its sync, before the unmount.
     pub cleanup: Option<CommandLine>,
-    /// Says, after a power cut, whether what the load acknowledged is there: it gets the directory and
+    /// Says, after a power cut, whether what the workload acknowledged is there: it gets the directory and
     /// the file of acknowledgements as its last arguments.
     pub check: Option<CommandLine>,
     /// Whether a command that exits with another code than 0 still counts.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ignore_failure: bool,
-    /// How much is done, in words; absent where the name or the load's text says it all, and in
+    /// How much is done, in words; absent where the name or the workload's text says it all, and in
     /// older plans.
     pub amount: Option<String>,
     /// The values of the study's parameters that made it one of several.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub parameters: BTreeMap<String, String>,
     /// What is measured.
-    pub load: Load,
+    pub load: WorkloadSpec,
 }
 
 impl Workload {
-    /// A load under a name, with nothing before and after it.
-    pub fn of(name: impl Into<String>, load: Load) -> Workload {
+    /// A workload under a name, with nothing before and after it.
+    pub fn of(name: impl Into<String>, load: WorkloadSpec) -> Workload {
         Workload {
             name: name.into(),
             why: None,
@@ -339,7 +339,7 @@ mod tests {
         let known = [Known::store("lump"), Known { name: "ext4", ..Known::default() }];
         let contender = |text| Contender::parse(text, &known).unwrap();
         let options = [(STORE_OPTION.to_string(), "files".into())].into_iter().collect();
-        let workload = Workload::of("puts", Load { kind: "objects".into(), options });
+        let workload = Workload::of("puts", WorkloadSpec { kind: "objects".into(), options });
         assert_eq!(workload.on(&contender("lump over ext4")).load.options[STORE_OPTION], "lump");
         assert_eq!(workload.on(&contender("ext4")), workload);
     }

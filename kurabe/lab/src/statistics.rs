@@ -25,29 +25,29 @@ mod machines;
 mod modes;
 mod order;
 mod runs;
+mod serial_correlation;
 mod steady_state;
 mod stop;
 mod summary;
 mod unpaired;
-mod wander;
 
 pub use compare::{
-    BOUND_MAX, Comparison, ComparisonOptions, Correction, Group, Interval, Verdict, compare,
+    BOUND_MAX, ComparisonOptions, Correction, CostEstimate, Group, Interval, Verdict, compare,
     compare_families, compare_family, pairs,
 };
 pub use drift::{drift, odd_first_block};
 pub use events::{NONE_OF_CONFIDENCE, none_of};
 pub use instances::instances;
-pub use looks::{Look, easing};
+pub use looks::{InterimLook, easing};
 pub use machines::{AcrossMachines, MACHINES_MIN, across_machines};
 pub use modes::{Slow, slow_turns};
-pub use order::{Order, OrderEffect, Turn, order};
+pub use order::{OrderEffect, OrderEffects, OrderedRun, order};
 pub use runs::{Runs, runs};
+pub use serial_correlation::serial_correlation;
 pub use steady_state::{STEADY_ROUNDS, steady_from};
 pub use stop::{StopRule, TIGHT, is_tight};
-pub use summary::{MEDIAN_CONFIDENCE, Summary, outlier_threshold, summarize};
+pub use summary::{MEDIAN_CONFIDENCE, SampleSummary, outlier_threshold, summarize};
 pub use unpaired::{UnpairedComparison, compare_unpaired_family};
-pub use wander::wander;
 
 /// Fewest pairs of trials from which an interval or a verdict is given. Two pairs leave one degree
 /// of freedom: the interval of such a pair is so wide that it only pretends to be one.

@@ -11,17 +11,17 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_with_macros::skip_serializing_none;
-use vocabulary::kind::Kinds;
+use vocabulary::kind::WorkloadKinds;
 use vocabulary::path::UserPath;
 use vocabulary::suggestion::{did_you_mean, unknown};
 
 use crate::condition;
 use crate::contender::{Contender, Known, Layer, ONLY_DIRECTORIES};
 use crate::device::{DEFAULT_DEVICE, DeviceName};
-use crate::environment::Environment;
+use crate::environment::EnvironmentSpec;
 use crate::name;
 use crate::quantity::parse_duration;
-use crate::spec::{Cache, CommandLine, Output, Workload};
+use crate::spec::{Cache, CommandLine, OutputTarget, Workload};
 
 pub mod profile;
 pub mod reduced;
@@ -83,7 +83,7 @@ pub struct StudyText {
     pub age: Option<String>,
     /// The command that follows on the ageing of contenders with `then`, a line for `sh`.
     pub then: Option<String>,
-    /// Name of the user as whom the loads run.
+    /// Name of the user as whom the workloads run.
     pub user: Option<String>,
     /// Seed of the order.
     pub seed: Option<u64>,
@@ -123,7 +123,7 @@ pub struct StudyText {
     pub parameters: BTreeMap<String, Vec<String>>,
     /// A profile that takes minutes where the study takes hours.
     pub quick: Option<QuickText>,
-    /// The loads.
+    /// The workloads.
     #[serde(rename = "workload")]
     pub workloads: Vec<WorkloadText>,
     /// Tables of the publication, as they are written: the laboratory does not read them.
@@ -176,7 +176,7 @@ pub struct Study {
     pub age: Option<CommandLine>,
     /// The command that follows on the ageing of contenders with `then`.
     pub then: Option<CommandLine>,
-    /// Name of the user as whom the loads run; the one who runs kurabe when absent.
+    /// Name of the user as whom the workloads run; the one who runs kurabe when absent.
     pub user: Option<String>,
     /// Seed, when the person chose one.
     pub seed: Option<u64>,
@@ -204,11 +204,11 @@ pub struct Study {
     /// Margin within which two contenders count as the same: 0.05 is 5 %.
     pub same_within: f64,
     /// Where the command's output goes.
-    pub output: Output,
+    pub output: OutputTarget,
     /// Conditions that decide the exit code.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gates: Vec<String>,
-    /// The loads, names unique.
+    /// The workloads, names unique.
     pub workloads: Vec<Workload>,
     /// Tables of the publication, as they are written: the laboratory does not read them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -322,25 +322,25 @@ pub(crate) fn error(field: impl Into<String>, problem: impl fmt::Display) -> Stu
     StudyError { field: field.into(), problem: problem.to_string() }
 }
 
-/// What a study can name: the file systems that have descriptors, and the kinds of load.
+/// What a study can name: the file systems that have descriptors, and the kinds of workload.
 #[derive(Debug, Clone, Copy)]
 pub struct Catalogue<'a> {
     /// The file systems.
     pub file_systems: &'a [Known],
-    /// The kinds of load besides commands.
-    pub kinds: Kinds,
+    /// The kinds of workload besides commands.
+    pub kinds: WorkloadKinds,
 }
 
-/// File systems alone: every load is a command.
+/// File systems alone: every workload is a command.
 impl<'a, const N: usize> From<&'a [Known; N]> for Catalogue<'a> {
     fn from(file_systems: &'a [Known; N]) -> Catalogue<'a> {
-        Catalogue { file_systems, kinds: Kinds(&[]) }
+        Catalogue { file_systems, kinds: WorkloadKinds(&[]) }
     }
 }
 
 impl<'a> From<&'a [Known]> for Catalogue<'a> {
     fn from(file_systems: &'a [Known]) -> Catalogue<'a> {
-        Catalogue { file_systems, kinds: Kinds(&[]) }
+        Catalogue { file_systems, kinds: WorkloadKinds(&[]) }
     }
 }
 
@@ -438,9 +438,9 @@ impl StudyText {
             block_time_ns: optional("block-time", &self.block_time)?,
             same_within: self.resolve_margin()?,
             output: match self.output.as_deref() {
-                None | Some("null") => Output::Null,
-                Some("pipe") => Output::Pipe,
-                Some("inherit") => Output::Inherit,
+                None | Some("null") => OutputTarget::Null,
+                Some("pipe") => OutputTarget::Pipe,
+                Some("inherit") => OutputTarget::Inherit,
                 Some("") => return Err(error("output", "is empty; name a file or use 'null'")),
                 Some(other) => {
                     let problem = format!(
@@ -528,7 +528,7 @@ impl StudyText {
                 format!("none is named; name at least one of {}", Known::names(known).join(", ")),
             ));
         }
-        let on = self.on.as_deref().map(Environment::parse).transpose();
+        let on = self.on.as_deref().map(EnvironmentSpec::parse).transpose();
         let on = on.map_err(|problem| error("on", problem))?;
         let mut contenders: Vec<Contender> = Vec::new();
         for (index, text) in self.contenders.iter().enumerate() {
@@ -567,7 +567,7 @@ impl StudyText {
                     if contender.directory().is_none() && on.has_common_directory() {
                         return Err(error("on", ONLY_DIRECTORIES));
                     }
-                    if contender.environment == Environment::ThisMachine {
+                    if contender.environment == EnvironmentSpec::ThisMachine {
                         contender.environment = on.clone();
                     }
                 }
@@ -689,7 +689,7 @@ impl StudyText {
         Ok(percent / 100.0)
     }
 
-    fn resolve_workloads(&self, kinds: Kinds) -> Result<Vec<Workload>, StudyError> {
+    fn resolve_workloads(&self, kinds: WorkloadKinds) -> Result<Vec<Workload>, StudyError> {
         if self.workloads.is_empty() {
             return Err(error(
                 "workload",

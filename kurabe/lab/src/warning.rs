@@ -13,7 +13,7 @@ use serde_with_macros::skip_serializing_none;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Warning {
     /// What the doubt is.
-    pub kind: Kind,
+    pub kind: WarningKind,
     /// Label of the contender whose numbers are in doubt; absent where it is not one alone.
     pub contender: Option<String>,
     /// What is to be known, and what to do.
@@ -23,7 +23,7 @@ pub struct Warning {
 /// What a warning is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
+pub enum WarningKind {
     /// Trials failed.
     Failures,
     /// The run with its sync is too short to be told from the cost of starting it.
@@ -54,14 +54,15 @@ pub enum Kind {
     /// A contender's device worked while others had their turn.
     IdleWork,
     /// The ratios follow the ones before them, so that the blocks are no independent trials.
-    Wander,
+    #[serde(rename = "wander")]
+    SerialCorrelation,
     /// A difference that so few blocks show only if they are independent.
     FewBlocks,
     /// Others use the device.
     DeviceShared,
     /// The device did not become idle before the run.
     DeviceBusy,
-    /// What the load writes and reads fits in memory, and most of what it read did not come from
+    /// What the workload writes and reads fits in memory, and most of what it read did not come from
     /// storage.
     SmallData,
     /// The command spends its time on the CPU.
@@ -92,27 +93,27 @@ pub enum Kind {
 
 impl Warning {
     /// One that is about no contender alone.
-    pub fn new(kind: Kind, text: impl Into<String>) -> Warning {
+    pub fn new(kind: WarningKind, text: impl Into<String>) -> Warning {
         Warning { kind, contender: None, text: text.into() }
     }
 
     /// One about a contender, whose label comes first.
-    pub fn of(kind: Kind, label: &str, text: impl fmt::Display) -> Warning {
+    pub fn of(kind: WarningKind, label: &str, text: impl fmt::Display) -> Warning {
         Warning { kind, contender: Some(label.into()), text: format!("{label}: {text}") }
     }
 
     /// Whether the warning casts doubt on the numbers themselves, rather than on what they can be
     /// taken to mean.
     pub fn is_grave(&self) -> bool {
-        use Kind::{FewBlocks, FirstOfBlock, Instances, NotIoBound, Outliers};
-        use Kind::{SmallData, TurnOrder, Wander};
+        use WarningKind::{FewBlocks, FirstOfBlock, Instances, NotIoBound, Outliers};
+        use WarningKind::{SerialCorrelation, SmallData, TurnOrder};
         !matches!(
             self.kind,
             SmallData
                 | Outliers
                 | NotIoBound
                 | FirstOfBlock
-                | Wander
+                | SerialCorrelation
                 | FewBlocks
                 | TurnOrder
                 | Instances

@@ -19,7 +19,7 @@ pub struct Watched {
     /// Time in ns that the hypervisor gave to others (steal), the mean of all processors; in steps of a
     /// clock tick.
     pub stolen_ns: Option<u64>,
-    /// Time in ns in which some task waited for a processor (PSI, `some`); the load's own are among
+    /// Time in ns in which some task waited for a processor (PSI, `some`); the workload's own are among
     /// them.
     pub cpu_wait_ns: Option<u64>,
     /// The same of I/O.
@@ -52,13 +52,13 @@ pub struct Processors {
 
 impl Processors {
     /// What they did to a trial of a contender whose trials usually have this highest frequency. Its
-    /// own trials, since a load that waits for its device keeps processors slow by itself.
-    pub fn cause(&self, usual_khz: Option<f64>) -> Option<Cause> {
+    /// own trials, since a workload that waits for its device keeps processors slow by itself.
+    pub fn cause(&self, usual_khz: Option<f64>) -> Option<DisturbanceCause> {
         let share = |usual: f64| Some(self.frequency_khz_max? as f64 / usual);
         let is_slow = usual_khz.and_then(share).is_some_and(|share| share < FREQUENCY_SHARE_MIN);
         match () {
-            () if self.governor_changed => Some(Cause::Governor),
-            () if is_slow => Some(Cause::Frequency),
+            () if self.governor_changed => Some(DisturbanceCause::Governor),
+            () if is_slow => Some(DisturbanceCause::Frequency),
             () => None,
         }
     }
@@ -70,7 +70,7 @@ const FREQUENCY_SHARE_MIN: f64 = 0.8;
 /// What disturbed a run, in the order in which causes are looked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Cause {
+pub enum DisturbanceCause {
     /// The hypervisor gave processor time to others.
     Steal,
     /// A processor was throttled.
@@ -83,15 +83,15 @@ pub enum Cause {
     Frequency,
 }
 
-impl Cause {
+impl DisturbanceCause {
     /// In words, for a list of causes.
     pub fn words(self) -> &'static str {
         match self {
-            Cause::Steal => "steal",
-            Cause::Throttling => "throttling",
-            Cause::OthersOnDisk => "others on the image's disk",
-            Cause::Governor => "governor changed",
-            Cause::Frequency => "slower processors",
+            DisturbanceCause::Steal => "steal",
+            DisturbanceCause::Throttling => "throttling",
+            DisturbanceCause::OthersOnDisk => "others on the image's disk",
+            DisturbanceCause::Governor => "governor changed",
+            DisturbanceCause::Frequency => "slower processors",
         }
     }
 }
@@ -100,7 +100,7 @@ impl Cause {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Disturbed {
     /// By cause, the most frequent first.
-    pub causes: Vec<(Cause, usize)>,
+    pub causes: Vec<(DisturbanceCause, usize)>,
     /// Of how many.
     pub of: usize,
 }
@@ -122,7 +122,7 @@ impl Disturbed {
     }
 
     /// Adds runs with this cause.
-    pub fn add(&mut self, cause: Cause, runs: usize) {
+    pub fn add(&mut self, cause: DisturbanceCause, runs: usize) {
         match self.causes.iter_mut().find(|(known, _)| *known == cause) {
             Some((_, count)) => *count += runs,
             None => self.causes.push((cause, runs)),
@@ -155,7 +155,7 @@ const OTHERS_BYTES_MIN: u64 = 64 << 10;
 
 /// What disturbed each run of one trial; `None` for one that was left alone. Stolen time is that of the
 /// whole trial: a run may be shorter than the tick in which it is counted.
-pub fn causes(runs: &[Option<Watched>]) -> Vec<Option<Cause>> {
+pub fn causes(runs: &[Option<Watched>]) -> Vec<Option<DisturbanceCause>> {
     let sum = |of: fn(&Watched) -> u64| runs.iter().flatten().map(of).sum::<u64>() as f64;
     let stolen_ns = sum(|run| run.stolen_ns.unwrap_or(0));
     let is_stolen = stolen_ns > STOLEN_SHARE_MAX * sum(|run| run.elapsed_ns);
@@ -164,9 +164,9 @@ pub fn causes(runs: &[Option<Watched>]) -> Vec<Option<Cause>> {
         let own = run.own_bytes.unwrap_or(0) as f64;
         let has_others = others >= OTHERS_BYTES_MIN && others as f64 > OTHERS_SHARE_MAX * own;
         match () {
-            () if is_stolen => Some(Cause::Steal),
-            () if run.throttled.unwrap_or(0) > 0 => Some(Cause::Throttling),
-            () if has_others => Some(Cause::OthersOnDisk),
+            () if is_stolen => Some(DisturbanceCause::Steal),
+            () if run.throttled.unwrap_or(0) > 0 => Some(DisturbanceCause::Throttling),
+            () if has_others => Some(DisturbanceCause::OthersOnDisk),
             () => None,
         }
     };
@@ -192,10 +192,13 @@ mod tests {
     fn a_run_is_disturbed_by_what_it_does_not_do_itself() {
         let mut runs = vec![Some(QUIET); 20];
         let disturbed = [
-            (Watched { throttled: Some(1), ..QUIET }, Some(Cause::Throttling)),
-            (Watched { others_bytes: Some(600 << 10), ..QUIET }, Some(Cause::OthersOnDisk)),
+            (Watched { throttled: Some(1), ..QUIET }, Some(DisturbanceCause::Throttling)),
+            (
+                Watched { others_bytes: Some(600 << 10), ..QUIET },
+                Some(DisturbanceCause::OthersOnDisk),
+            ),
             (Watched { others_bytes: Some(500 << 10), ..QUIET }, None),
-            // A load that moves nothing is not disturbed by a journal's commit.
+            // A workload that moves nothing is not disturbed by a journal's commit.
             (Watched { own_bytes: Some(0), others_bytes: Some(20 << 10), ..QUIET }, None),
             // It waits for processors, as its own threads can make it.
             (Watched { cpu_wait_ns: Some(15_000_000), ..QUIET }, None),
@@ -218,6 +221,6 @@ mod tests {
             causes(&runs)
         };
         assert_eq!(trial(17), [None; 17]);
-        assert_eq!(trial(16), [Some(Cause::Steal); 16]);
+        assert_eq!(trial(16), [Some(DisturbanceCause::Steal); 16]);
     }
 }

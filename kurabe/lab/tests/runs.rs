@@ -3,7 +3,7 @@
 //! from the third on, and its budget ends it. Seeds are fixed.
 
 use lab::statistics::{
-    Comparison, ComparisonOptions, Group, StopRule, Verdict, compare_families, runs, slow_turns,
+    ComparisonOptions, CostEstimate, Group, StopRule, Verdict, compare_families, runs, slow_turns,
 };
 
 mod simulation;
@@ -65,7 +65,7 @@ fn mean(logs: &[f64]) -> f64 {
 }
 
 /// Compares at one look.
-fn compared(blocks: &[(Vec<f64>, Vec<f64>)], rule: &StopRule, with_runs: bool) -> Comparison {
+fn compared(blocks: &[(Vec<f64>, Vec<f64>)], rule: &StopRule, with_runs: bool) -> CostEstimate {
     let group = Group {
         baseline: blocks.iter().map(|(own, _)| Some(mean(own))).collect(),
         contenders: vec![blocks.iter().map(|(_, own)| Some(mean(own))).collect()],
@@ -84,7 +84,7 @@ fn study(
     case: Case,
     effect: f64,
     (blocks, rounds): (usize, usize),
-) -> Comparison {
+) -> CostEstimate {
     let rule = StopRule::deciding(3, blocks as u32);
     let mut all = Vec::new();
     for number in 0..blocks {
@@ -139,8 +139,9 @@ fn blocks_that_agree_by_chance_are_no_surer_than_their_runs() {
     let of = |ratio: f64, apart: f64| (vec![0.0, 0.0], vec![ratio + apart, ratio - apart]);
     let blocks: Vec<_> = ratios.iter().zip(apart).map(|(ratio, apart)| of(*ratio, apart)).collect();
     let rule = StopRule::deciding(3, 3);
-    let half_width =
-        |found: &Comparison| found.interval.map(|ends| (ends.high / ends.low).ln() / 2.0).unwrap();
+    let half_width = |found: &CostEstimate| {
+        found.interval.map(|ends| (ends.high / ends.low).ln() / 2.0).unwrap()
+    };
     let blind = compared(&blocks, &rule, false);
     assert!(blind.verdict == Verdict::Faster && half_width(&blind) < 0.02, "{blind:?}");
     let found = compared(&blocks, &rule, true);

@@ -3,8 +3,8 @@
 //! the tables of `docs/evidence/statistics.md` (`cargo run --release -p lab --example calibrate`).
 
 use lab::statistics::{
-    Comparison, ComparisonOptions, Group, StatisticsError, StopRule, Turn, Verdict, compare,
-    compare_families, compare_family, drift, instances, is_tight, odd_first_block, order,
+    ComparisonOptions, CostEstimate, Group, OrderedRun, StatisticsError, StopRule, Verdict,
+    compare, compare_families, compare_family, drift, instances, is_tight, odd_first_block, order,
     summarize,
 };
 
@@ -19,7 +19,7 @@ const OPTIONS: ComparisonOptions =
 const WITHOUT_MARGIN: ComparisonOptions =
     ComparisonOptions { confidence: 0.95, same_within: 0.0, looks: Vec::new() };
 
-fn different(comparison: &Comparison) -> bool {
+fn different(comparison: &CostEstimate) -> bool {
     matches!(comparison.verdict, Verdict::Faster | Verdict::Slower)
 }
 
@@ -229,7 +229,7 @@ fn the_correction_never_makes_a_comparison_surer() {
 fn comparisons_survive_their_json() {
     let found = compare(&[1.0, 2.0, 3.0], &[1.1, 2.3, 3.2], &OPTIONS).unwrap();
     let text = serde_json::to_string(&found).unwrap();
-    let again: Comparison = serde_json::from_str(&text).unwrap();
+    let again: CostEstimate = serde_json::from_str(&text).unwrap();
     assert_eq!(again.verdict, found.verdict);
     assert!((again.ratio.unwrap() / found.ratio.unwrap() - 1.0).abs() < 1e-12);
     let same = serde_json::to_value(Verdict::Same { within: 0.05 }).unwrap();
@@ -505,17 +505,17 @@ fn the_order_of_turns_is_seldom_named_for_nothing_and_bends_little() {
     for after_one in [0.0, 0.1] {
         let (mut named, mut bent) = (0, 0.0f64);
         for _ in 0..STUDIES {
-            let mut turns: Vec<Turn> = Vec::new();
+            let mut turns: Vec<OrderedRun> = Vec::new();
             for block in 0..5 {
                 let mut previous = None;
                 let begins = laboratory.index(2);
-                let mut own: Vec<Turn> = Vec::new();
+                let mut own: Vec<OrderedRun> = Vec::new();
                 for round in 0..2 * ROUNDS {
                     let contender = (begins + round.div_ceil(2)) % 2;
                     let left = if previous == Some(1) { after_one } else { 0.0 };
                     let value = left + 0.05 * laboratory.normal();
                     let (block, first) = (block * ROUNDS + round / 2, round % 2 == 0);
-                    own.push(Turn { block, contender, first, previous, value });
+                    own.push(OrderedRun { block, contender, first, previous, value });
                     previous = Some(contender);
                 }
                 let sum = |contender: usize| -> f64 {
@@ -524,8 +524,9 @@ fn the_order_of_turns_is_seldom_named_for_nothing_and_bends_little() {
                 bent += (sum(1) - sum(0)).abs() / ROUNDS as f64 / 5.0 / STUDIES as f64;
                 let means = [sum(0), sum(1)].map(|sum| sum / ROUNDS as f64);
                 let whole = ROUNDS as f64 / (ROUNDS - 1) as f64;
-                let freed =
-                    |turn: &mut Turn| turn.value = (turn.value - means[turn.contender]) * whole;
+                let freed = |turn: &mut OrderedRun| {
+                    turn.value = (turn.value - means[turn.contender]) * whole
+                };
                 own.iter_mut().for_each(freed);
                 turns.extend(own);
             }

@@ -1,4 +1,4 @@
-//! What a load says while the power is cut under it: what is durable, and what it is about to change.
+//! What a workload says while the power is cut under it: what is durable, and what it is about to change.
 //!
 //! A line goes into a pipe and is stamped when it is read from there. So a line about something durable can
 //! be stamped late and never too early; one about a change to come has to be stamped before the change.
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use vocabulary::load::LoadTask;
+use vocabulary::workload::WorkloadTask;
 
 /// How long a line may be under way.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -37,7 +37,7 @@ impl Acknowledger {
     /// # Errors
     ///
     /// Nobody reads the pipe.
-    pub fn of(task: &LoadTask) -> Result<Option<Arc<Acknowledger>>, String> {
+    pub fn of(task: &WorkloadTask) -> Result<Option<Arc<Acknowledger>>, String> {
         let opened = task.acknowledgements.as_deref().map(Acknowledger::open).transpose();
         let opened = opened.map_err(|error| format!("the pipe for acknowledgements: {error}"))?;
         Ok(opened.map(Arc::new))

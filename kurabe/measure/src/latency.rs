@@ -1,8 +1,8 @@
 //! Latencies from the first sample to the report: a cheap clock, a recorder for each thread, and
 //! what many recorders merge into.
 //!
-//! A thread owns one [`Recorder`] and calls [`Recorder::record_at`] after each operation, without
-//! locks. [`Recorder::finish`] turns it into a [`Recording`]; recordings
+//! A thread owns one [`LatencyRecorder`] and calls [`LatencyRecorder::record_at`] after each operation, without
+//! locks. [`LatencyRecorder::finish`] turns it into a [`LatencyRecording`]; recordings
 //! [merge](Recording::merge), and percentiles are read from the merged histograms, so that no
 //! percentile is ever averaged. Histograms are HdrHistograms of nanoseconds with 3 significant
 //! digits: a bucket is at most 0.1 % wide.
@@ -33,7 +33,7 @@ use summary::latency_of;
 use vocabulary::report::{OVERALL_OPERATION, operation_of_tag, tag_of_operation};
 
 pub use clock::Clock;
-pub use summary::{Point, Series, Summary};
+pub use summary::{LatencySeries, LatencySummary, SeriesPoint};
 
 /// Significant decimal digits that a histogram keeps of each value.
 pub const SIGNIFICANT_DIGITS: u8 = 3;
@@ -45,14 +45,14 @@ pub const INTERVALS_MAX: usize = 2048;
 /// Latencies above this (about 52 days) are recorded as this: no histogram grows without bound.
 const LATENCY_MAX_NS: u64 = (1 << 52) - 1;
 
-/// Names a kind of operation to the [`Recorder`] that gave it out; cheap to copy and to index with.
+/// Names a kind of operation to the [`LatencyRecorder`] that gave it out; cheap to copy and to index with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct KindId(u32);
 
 /// What one thread records into.
 #[derive(Debug)]
-pub struct Recorder {
-    recording: Recording,
+pub struct LatencyRecorder {
+    recording: LatencyRecording,
     open: Option<OpenInterval>,
 }
 
@@ -92,18 +92,19 @@ struct Interval {
     packed: Vec<u8>,
 }
 
-impl Default for Recorder {
+impl Default for LatencyRecorder {
     fn default() -> Self {
-        Recorder::new()
+        LatencyRecorder::new()
     }
 }
 
-impl Recorder {
+impl LatencyRecorder {
     /// A recorder that keeps one histogram a kind and no series.
-    pub fn new() -> Recorder {
+    pub fn new() -> LatencyRecorder {
         let (kinds, intervals) = (Vec::new(), Vec::new());
-        let recording = Recording { kinds, interval_ns: u64::MAX, intervals, last_ended_ns: 0 };
-        Recorder { recording, open: None }
+        let recording =
+            LatencyRecording { kinds, interval_ns: u64::MAX, intervals, last_ended_ns: 0 };
+        LatencyRecorder { recording, open: None }
     }
 
     /// A recorder that also keeps a histogram of every interval of this length, of all kinds
@@ -111,13 +112,13 @@ impl Recorder {
     /// same [`Clock`].
     ///
     /// Panics when the interval is shorter than a millisecond.
-    pub fn with_intervals(interval: Duration) -> Recorder {
+    pub fn with_intervals(interval: Duration) -> LatencyRecorder {
         let interval_ns = u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX);
         assert!(
             interval_ns >= 1_000_000,
             "an interval of {interval_ns} ns is shorter than closing it takes"
         );
-        let mut recorder = Recorder::new();
+        let mut recorder = LatencyRecorder::new();
         recorder.recording.interval_ns = interval_ns;
         let histogram = empty_histogram();
         recorder.open = Some(OpenInterval { index: 0, end_ns: interval_ns, histogram, bytes: 0 });
@@ -191,7 +192,7 @@ impl Recorder {
     }
 
     /// Ends the recording.
-    pub fn finish(mut self) -> Recording {
+    pub fn finish(mut self) -> LatencyRecording {
         self.put_away();
         self.recording
     }
@@ -241,7 +242,7 @@ fn push(intervals: &mut Vec<Interval>, interval: Interval) {
 
 /// What one or more recorders saw, complete and ready to be read.
 #[derive(Clone, Debug)]
-pub struct Recording {
+pub struct LatencyRecording {
     kinds: Vec<RecordedKind>,
     /// Length of an interval, `u64::MAX` when no series is kept.
     interval_ns: u64,
@@ -256,20 +257,20 @@ struct RecordedKind {
     sums: Sums,
 }
 
-/// Histograms in a log, and the bytes of each as it is written: no load has as many kinds of operations. The log may
+/// Histograms in a log, and the bytes of each as it is written: no workload has as many kinds of operations. The log may
 /// come from what a stranger's job got hold of.
 const LOG_ENTRIES_MAX: usize = 1024;
 const LOG_ENTRY_BYTES_MAX: usize = 64 << 10;
 
-impl Recording {
+impl LatencyRecording {
     /// Adds what another recorder saw. Kinds are matched by name. Both must come from the same
     /// constructor with the same interval, else this panics: their series have no common axis.
-    pub fn merge(&mut self, mut other: Recording) {
+    pub fn merge(&mut self, mut other: LatencyRecording) {
         if self.kinds.is_empty() {
             *self = other;
             return;
         }
-        let keeps_series = |one: &Recording| one.interval_ns != u64::MAX;
+        let keeps_series = |one: &LatencyRecording| one.interval_ns != u64::MAX;
         assert_eq!(keeps_series(self), keeps_series(&other), "only one of two has a series");
         for kind in &other.kinds {
             self.add(&kind.name, &kind.histogram, &kind.sums);
@@ -294,9 +295,9 @@ impl Recording {
     }
 
     /// Merges the recordings of all threads; an empty recording when there are none.
-    pub fn merged(recordings: impl IntoIterator<Item = Recording>) -> Recording {
+    pub fn merged(recordings: impl IntoIterator<Item = LatencyRecording>) -> LatencyRecording {
         let mut recordings = recordings.into_iter();
-        let mut sum = recordings.next().unwrap_or_else(|| Recorder::new().finish());
+        let mut sum = recordings.next().unwrap_or_else(|| LatencyRecorder::new().finish());
         for recording in recordings {
             sum.merge(recording);
         }
@@ -312,7 +313,7 @@ impl Recording {
     }
 
     /// The same recording under other names of its kinds; those of one name become one.
-    pub fn renamed(mut self, name: impl Fn(&str) -> String) -> Recording {
+    pub fn renamed(mut self, name: impl Fn(&str) -> String) -> LatencyRecording {
         for kind in std::mem::take(&mut self.kinds) {
             self.add(&name(&kind.name), &kind.histogram, &kind.sums);
         }
@@ -345,7 +346,7 @@ impl Recording {
     }
 
     /// The figures of every kind and of all together.
-    pub fn summary(&self) -> Summary {
+    pub fn summary(&self) -> LatencySummary {
         let (mut all, mut sums) = (empty_histogram(), Sums::default());
         let mut kinds = Vec::new();
         for kind in self.seen() {
@@ -353,39 +354,40 @@ impl Recording {
             sums.add(&kind.sums);
             kinds.push(latency_of(&kind.name, &kind.histogram, &kind.sums));
         }
-        Summary { kinds, overall: latency_of(OVERALL_OPERATION, &all, &sums) }
+        LatencySummary { kinds, overall: latency_of(OVERALL_OPERATION, &all, &sums) }
     }
 
     /// The figures of every interval from the first to the last in which an operation ended;
     /// intervals in which none did are there with zeros. `None` when no series was kept.
-    pub fn series(&self) -> Option<Series> {
+    pub fn series(&self) -> Option<LatencySeries> {
         if self.interval_ns == u64::MAX {
             return None;
         }
         let first = self.intervals.first().map_or(0, |interval| interval.index);
-        let mut points: Vec<Point> = Vec::with_capacity(self.intervals.len());
+        let mut points: Vec<SeriesPoint> = Vec::with_capacity(self.intervals.len());
         for interval in &self.intervals {
             while first + (points.len() as u64) < interval.index {
-                points.push(Point { duration_ns: self.interval_ns, ..Point::default() });
+                points
+                    .push(SeriesPoint { duration_ns: self.interval_ns, ..SeriesPoint::default() });
             }
             let histogram = unpack(&interval.packed);
             // The last interval ends with the last operation.
             let start_ns = interval.index.saturating_mul(self.interval_ns);
             let duration_ns = self.last_ended_ns.saturating_sub(start_ns).max(1);
-            points.push(Point {
+            points.push(SeriesPoint {
                 duration_ns: self.interval_ns.min(duration_ns),
                 count: histogram.len(),
                 bytes: interval.bytes,
                 p99_ns: histogram.value_at_quantile(0.99),
             });
         }
-        Some(Series { interval_ns: self.interval_ns, points })
+        Some(LatencySeries { interval_ns: self.interval_ns, points })
     }
 
-    /// Reads what [`Recording::write_log`] wrote, without its series. Of the latencies a histogram
+    /// Reads what [`LatencyRecording::write_log`] wrote, without its series. Of the latencies a histogram
     /// knows no more than the bucket, so sums and maximum are those of the buckets, and bytes of none.
-    pub fn read_log(log: &str) -> Result<Recording, String> {
-        let mut recording = Recorder::new().finish();
+    pub fn read_log(log: &str) -> Result<LatencyRecording, String> {
+        let mut recording = LatencyRecorder::new().finish();
         let mut deserializer = Deserializer::new();
         for (number, entry) in IntervalLogIterator::new(log.as_bytes()).enumerate() {
             let wrong = |problem: String| format!("entry {}: {problem}", number + 1);

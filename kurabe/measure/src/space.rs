@@ -1,4 +1,4 @@
-//! The free space of a directory, looked at right before a load begins.
+//! The free space of a directory, looked at right before a workload begins.
 
 use std::io;
 use std::path::Path;

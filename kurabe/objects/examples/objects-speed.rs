@@ -9,9 +9,9 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use measure::latency::{Clock, Recorder};
-use objects::contents::Identity;
-use objects::stream::{Step, Stream};
-use objects::{Options, Phase, Place, Program};
+use objects::contents::ContentIdentity;
+use objects::stream::{Stream, StreamStep};
+use objects::{Program, ProgramPhase, RunOptions, StoreLocation};
 use rustix::time::ClockId;
 
 /// Processor time of this thread: what other programs take of the processor does not count.
@@ -111,12 +111,12 @@ fn stream_speeds(filter: &str) {
         let mut commands = 0u64;
         loop {
             match stream.next_step() {
-                Step::Command(command) => {
+                StreamStep::Command(command) => {
                     black_box(command);
                     commands += 1;
                 }
-                Step::Timed(_) => stream.end_timed_section(),
-                Step::End => break,
+                StreamStep::Timed(_) => stream.end_timed_section(),
+                StreamStep::End => break,
             }
         }
         let elapsed = (thread_ns() - start_ns) as f64 / 1e9;
@@ -137,10 +137,10 @@ fn null_speeds() {
         let mut program =
             Program::parse("null", text.as_bytes()).expect("the program above is correct").program;
         program.settings.threads = Some(threads);
-        let place = Place::Directory(".".into());
+        let place = StoreLocation::Directory(".".into());
         let start_ns = clock_ns(ClockId::ProcessCPUTime);
-        let mut quietly = |_: Phase| ControlFlow::Continue(());
-        let report = objects::run(&program, &Options::default(), &place, "null", &mut quietly)
+        let mut quietly = |_: ProgramPhase| ControlFlow::Continue(());
+        let report = objects::run(&program, &RunOptions::default(), &place, "null", &mut quietly)
             .expect("the null store refuses nothing");
         let processor_ns = clock_ns(ClockId::ProcessCPUTime) - start_ns;
         let commands = report.commands as f64;
@@ -158,7 +158,7 @@ fn null_speeds() {
 
 /// How fast contents are made and compared.
 fn contents_speed() {
-    let identity = Identity { salt: 1, key: 2, version: 3 };
+    let identity = ContentIdentity { salt: 1, key: 2, version: 3 };
     let mut buffer = vec![0; 1 << 20];
     let fill_ns = best_ns(200, |_| identity.fill(black_box(&mut buffer)));
     println!("contents: filled at {:.1} GB/s", buffer.len() as f64 / fill_ns);

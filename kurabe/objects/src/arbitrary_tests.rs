@@ -5,22 +5,21 @@ use std::fmt;
 use proptest::prelude::*;
 
 use super::program::{
-    Branch, Choice, EMBEDDED_BYTES_MAX, Extent, Percents, Popularity, Program, Rate, Section,
-    Settings, Size, Statement, TIME_UNITS,
+    Branch, Choice, EMBEDDED_BYTES_MAX, ObjectSize, Percents, Popularity, Program, ProgramSection,
+    ProgramSettings, Rate, SectionLength, Statement, TIME_UNITS,
 };
 
-fn sizes(max: u64) -> impl Strategy<Value = Size> {
+fn sizes(max: u64) -> impl Strategy<Value = ObjectSize> {
     let exponents = (1u32..2000).prop_map(|thousandths| f64::from(thousandths) / 100.0);
     prop_oneof![
-        (0..=max).prop_map(Size::Fixed),
-        (0u32..=10).prop_map(|shift| Size::Fixed(1 << shift)),
-        (0..=max, 0..=max).prop_map(|(one, other)| Size::Uniform(one.min(other), one.max(other))),
-        (1..=max, 1..=max, exponents.clone()).prop_map(|(one, other, sigma)| Size::LogNormal {
-            median: one.min(other),
-            sigma,
-            max: one.max(other),
+        (0..=max).prop_map(ObjectSize::Fixed),
+        (0u32..=10).prop_map(|shift| ObjectSize::Fixed(1 << shift)),
+        (0..=max, 0..=max)
+            .prop_map(|(one, other)| ObjectSize::Uniform(one.min(other), one.max(other))),
+        (1..=max, 1..=max, exponents.clone()).prop_map(|(one, other, sigma)| {
+            ObjectSize::LogNormal { median: one.min(other), sigma, max: one.max(other) }
         }),
-        (1..=max, 1..=max, exponents).prop_map(|(one, other, exponent)| Size::Zipf {
+        (1..=max, 1..=max, exponents).prop_map(|(one, other, exponent)| ObjectSize::Zipf {
             unit: one.min(other),
             max: one.max(other),
             exponent,
@@ -86,7 +85,7 @@ pub(crate) fn programs() -> impl Strategy<Value = Program> {
         rates,
         prop::option::of(1u64..1_000_000_000_000_000),
     )
-        .prop_map(|(seed, threads, rate, duration_ns)| Settings {
+        .prop_map(|(seed, threads, rate, duration_ns)| ProgramSettings {
             seed,
             threads,
             rate,
@@ -94,15 +93,15 @@ pub(crate) fn programs() -> impl Strategy<Value = Program> {
         });
     let sections = prop_oneof![
         (0u64..1_000, branches())
-            .prop_map(|(count, branches)| Section::Ordered { count, branches }),
-        (0u64..1_000, branches()).prop_map(|(count, branches)| Section::Unordered {
-            extent: Extent::Count(count),
+            .prop_map(|(count, branches)| ProgramSection::Ordered { count, branches }),
+        (0u64..1_000, branches()).prop_map(|(count, branches)| ProgramSection::Unordered {
+            extent: SectionLength::Count(count),
             branches
         }),
         (1u64..1_000_000_000_000_000, branches()).prop_map(|(length_ns, branches)| {
-            Section::Unordered { extent: Extent::Time(length_ns), branches }
+            ProgramSection::Unordered { extent: SectionLength::Time(length_ns), branches }
         }),
-        prop::collection::vec(statements(), 0..4).prop_map(|body| Section::Command { body }),
+        prop::collection::vec(statements(), 0..4).prop_map(|body| ProgramSection::Command { body }),
     ];
     (settings, prop::collection::vec(sections, 1..4))
         .prop_map(|(settings, sections)| Program { settings, sections })
@@ -153,20 +152,22 @@ impl fmt::Display for Program {
         }
         for section in &self.sections {
             match section {
-                Section::Ordered { count, branches } => {
+                ProgramSection::Ordered { count, branches } => {
                     writeln!(formatter, "Ordered[{count}] {{")?;
                     print_branches(formatter, branches)?;
                 }
-                Section::Unordered { extent, branches } => {
+                ProgramSection::Unordered { extent, branches } => {
                     match extent {
-                        Extent::Count(count) => writeln!(formatter, "Unordered[{count}] {{")?,
-                        Extent::Time(length_ns) => {
+                        SectionLength::Count(count) => {
+                            writeln!(formatter, "Unordered[{count}] {{")?
+                        }
+                        SectionLength::Time(length_ns) => {
                             writeln!(formatter, "Unordered[{}] {{", Time(*length_ns))?;
                         }
                     }
                     print_branches(formatter, branches)?;
                 }
-                Section::Command { body } => {
+                ProgramSection::Command { body } => {
                     writeln!(formatter, "Command {{")?;
                     print_body(formatter, body, 1)?;
                 }
@@ -226,17 +227,17 @@ impl fmt::Display for Statement {
     }
 }
 
-impl fmt::Display for Size {
+impl fmt::Display for ObjectSize {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Size::Fixed(size) => write!(formatter, "{}", Bytes(size)),
-            Size::Uniform(min, max) => {
+            ObjectSize::Fixed(size) => write!(formatter, "{}", Bytes(size)),
+            ObjectSize::Uniform(min, max) => {
                 write!(formatter, "uniform({}, {})", Bytes(min), Bytes(max))
             }
-            Size::LogNormal { median, sigma, max } => {
+            ObjectSize::LogNormal { median, sigma, max } => {
                 write!(formatter, "lognormal({}, {sigma}, {})", Bytes(median), Bytes(max))
             }
-            Size::Zipf { unit, max, exponent } => {
+            ObjectSize::Zipf { unit, max, exponent } => {
                 write!(formatter, "zipf({}, {}, {exponent})", Bytes(unit), Bytes(max))
             }
         }

@@ -17,7 +17,7 @@ const SHOWN_BYTES: usize = 16;
 
 /// Which contents an object has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Identity {
+pub struct ContentIdentity {
     /// The same for a whole run.
     pub salt: u64,
     /// Key of the object.
@@ -26,7 +26,7 @@ pub struct Identity {
     pub version: u32,
 }
 
-impl Identity {
+impl ContentIdentity {
     fn start(&self) -> u64 {
         mix(mix(mix(self.salt) ^ self.key) ^ u64::from(self.version))
     }
@@ -101,21 +101,21 @@ impl Identity {
         if found.iter().all(|byte| *byte == 0) {
             return Some("zeros were found".to_owned());
         }
-        let is_of = |identity: &Identity| {
+        let is_of = |identity: &ContentIdentity| {
             found.len() >= 8
                 && found.iter().enumerate().all(|(at, byte)| identity.byte(offset + at) == *byte)
         };
         let stale = (0..self.version).rev().take(1000);
         let newer = self.version + 1..self.version.saturating_add(10);
         if let Some(version) =
-            stale.chain(newer).find(|&version| is_of(&Identity { version, ..*self }))
+            stale.chain(newer).find(|&version| is_of(&ContentIdentity { version, ..*self }))
         {
             return Some(format!("the bytes found are those of version {version} of this object"));
         }
         let nearest = (1..=10_000u64)
             .flat_map(|distance| [self.key.checked_sub(distance), self.key.checked_add(distance)])
             .flatten()
-            .find(|&key| is_of(&Identity { key, version: 0, ..*self }));
+            .find(|&key| is_of(&ContentIdentity { key, version: 0, ..*self }));
         nearest.map(|key| format!("the bytes found are those of object {key}, version 0"))
     }
 }
@@ -154,9 +154,9 @@ fn hex(bytes: impl Iterator<Item = u8>) -> String {
 mod tests {
     use super::*;
 
-    const OBJECT: Identity = Identity { salt: 9, key: 1234, version: 3 };
+    const OBJECT: ContentIdentity = ContentIdentity { salt: 9, key: 1234, version: 3 };
 
-    fn contents(identity: Identity, size: usize) -> Vec<u8> {
+    fn contents(identity: ContentIdentity, size: usize) -> Vec<u8> {
         let mut bytes = vec![0; size];
         identity.fill(&mut bytes);
         bytes
@@ -180,9 +180,9 @@ mod tests {
     fn salt_key_version_and_place_all_matter() {
         let bytes = contents(OBJECT, 4096);
         for other in [
-            Identity { salt: 8, ..OBJECT },
-            Identity { key: 1235, ..OBJECT },
-            Identity { version: 2, ..OBJECT },
+            ContentIdentity { salt: 8, ..OBJECT },
+            ContentIdentity { key: 1235, ..OBJECT },
+            ContentIdentity { version: 2, ..OBJECT },
         ] {
             let equal = contents(other, 4096).iter().zip(&bytes).filter(|(a, b)| a == b).count();
             // Equal by chance: 16 of 4096, standard deviation 4.
@@ -210,11 +210,12 @@ mod tests {
         let mut torn = contents(OBJECT, 8192);
         torn[4096..].fill(0);
         assert_eq!(explanation(&torn), "zeros were found");
-        torn[4096..].copy_from_slice(&contents(Identity { version: 2, ..OBJECT }, 8192)[4096..]);
+        torn[4096..]
+            .copy_from_slice(&contents(ContentIdentity { version: 2, ..OBJECT }, 8192)[4096..]);
         assert!(explanation(&torn).contains("version 2 of this object"));
-        let other = contents(Identity { key: 1230, version: 0, ..OBJECT }, 64);
+        let other = contents(ContentIdentity { key: 1230, version: 0, ..OBJECT }, 64);
         assert!(explanation(&other).contains("object 1230"));
-        assert_eq!(explanation(&contents(Identity { salt: 1, ..OBJECT }, 64)), "");
+        assert_eq!(explanation(&contents(ContentIdentity { salt: 1, ..OBJECT }, 64)), "");
         let shown = OBJECT.check(64, &other).unwrap_err().to_string();
         assert!(shown.starts_with("object 1234, version 3: byte 0 of 64 differs: expected "));
     }

@@ -41,12 +41,12 @@ pub struct Diagnostic {
 
 /// A text and its name, to make diagnostics of.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Source<'a> {
+pub(crate) struct SourceText<'a> {
     pub origin: &'a str,
     pub text: &'a str,
 }
 
-impl Source<'_> {
+impl SourceText<'_> {
     /// A diagnostic at this span, which may be empty and may lie at the end of the text.
     pub fn diagnostic(
         &self,
@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn the_caret_stands_under_the_word_in_any_script() {
         let text = "# 一行目\r\nあ\tGte;\r\n";
-        let source = Source { origin: "load.txt", text };
+        let source = SourceText { origin: "load.txt", text };
         let start = text.find("Gte").unwrap();
         let shown = source
             .error(start..start + 3, "unknown statement `Gte`", "not a statement")
@@ -168,7 +168,7 @@ mod tests {
     #[test]
     fn the_end_of_the_text_is_a_place_too() {
         for text in ["", "Command {", "Command {\n"] {
-            let source = Source { origin: "x", text };
+            let source = SourceText { origin: "x", text };
             let shown =
                 source.error(text.len()..text.len(), "unexpected end", "expected `}`").to_string();
             assert!(shown.contains("^ expected `}`"), "{shown}");

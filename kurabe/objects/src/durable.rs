@@ -8,16 +8,16 @@ use std::io;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use vocabulary::load::Loss;
+use vocabulary::workload::Loss;
 
-use super::contents::Identity;
-use super::store::{Place, StoreError, StoreKind, StoreOptions};
+use super::contents::ContentIdentity;
+use super::store::{StoreError, StoreKind, StoreLocation, StoreOptions};
 use super::stream::{Command, Verb};
 use measure::acknowledge::Acknowledger;
 
 /// Says what a run has made durable.
 #[derive(Debug)]
-pub struct Sayer {
+pub struct ObjectAcknowledger {
     acknowledger: Acknowledger,
     /// Whether every put and delete is durable when it returns.
     is_each_durable: bool,
@@ -29,10 +29,10 @@ pub struct Sayer {
 #[derive(Debug, Default)]
 pub struct Promised(Vec<String>);
 
-impl Sayer {
-    /// A sayer for a store that was made with these options.
-    pub fn new(pipe: &Path, options: &StoreOptions) -> io::Result<Sayer> {
-        Ok(Sayer {
+impl ObjectAcknowledger {
+    /// A acknowledgements for a store that was made with these options.
+    pub fn new(pipe: &Path, options: &StoreOptions) -> io::Result<ObjectAcknowledger> {
+        Ok(ObjectAcknowledger {
             acknowledger: Acknowledger::open(pipe)?,
             is_each_durable: options.sync_every_put,
             done: Mutex::default(),
@@ -85,7 +85,7 @@ impl Sayer {
 
 /// What was said of one object.
 #[derive(Debug, Default)]
-struct Told {
+struct ObjectStatements {
     /// The version that is durable, with its size in bytes.
     durable: Option<(u32, u64)>,
     /// Later ones that may be there.
@@ -96,9 +96,9 @@ struct Told {
     is_gone: bool,
 }
 
-fn told(acknowledged: &str) -> Option<BTreeMap<u64, Told>> {
+fn told(acknowledged: &str) -> Option<BTreeMap<u64, ObjectStatements>> {
     let mut is_made = false;
-    let mut objects: BTreeMap<u64, Told> = BTreeMap::new();
+    let mut objects: BTreeMap<u64, ObjectStatements> = BTreeMap::new();
     // A key is never used again, and a deletion may be said before the object that it deletes.
     let mut deletions = Vec::new();
     for line in acknowledged.lines() {
@@ -136,7 +136,7 @@ fn told(acknowledged: &str) -> Option<BTreeMap<u64, Told>> {
 /// Looks in a store for what was acknowledged. `salt` is that of the run.
 pub fn find_loss(
     kind: &StoreKind,
-    place: &Place,
+    place: &StoreLocation,
     options: &StoreOptions,
     salt: u64,
     acknowledged: &str,
@@ -170,7 +170,7 @@ pub fn find_loss(
                 return Ok(Some(Loss::Lost(words)));
             }
             (Some(found), Some(durable)) => {
-                let identity = |version| Identity { salt, key, version };
+                let identity = |version| ContentIdentity { salt, key, version };
                 let is =
                     |&(version, size): &(u32, u64)| identity(version).check(size, found).is_ok();
                 // Without a sync a version may be replaced in place, a piece after the other.
@@ -201,12 +201,12 @@ mod tests {
     fn what_is_missing_changed_or_there_again_is_found() {
         let kind = store::kind("lump").unwrap();
         let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(16 << 20, 512));
-        let place = Place::Open(device);
+        let place = StoreLocation::Open(device);
         let options = StoreOptions { sync_every_put: true, ..StoreOptions::default() };
         let created = (kind.create)(&place, &options).unwrap();
         let mut session = created.session().unwrap();
         for (key, version) in [(1, 0), (2, 3), (3, 0)] {
-            Identity { salt: 7, key, version }.fill(session.prepare(5000, false).unwrap());
+            ContentIdentity { salt: 7, key, version }.fill(session.prepare(5000, false).unwrap());
             session.put(key).unwrap();
         }
         drop(session);
@@ -227,7 +227,7 @@ mod tests {
         assert_eq!(found("made\nput 2 2 5000\nreplace 2 3 5000\n"), None);
         assert_eq!(code("made\nput 2 3 5000\nreplace 2 4 5000\nput 2 4 5000\n"), Some(2));
         // Before the store was made nothing can be lost; afterwards it opens.
-        let nowhere = Place::Open(Arc::new(MemoryDevice::new(16 << 20, 512)));
+        let nowhere = StoreLocation::Open(Arc::new(MemoryDevice::new(16 << 20, 512)));
         let of_nothing = |acknowledged| find_loss(kind, &nowhere, &options, 7, acknowledged);
         assert_eq!(of_nothing("").unwrap(), None);
         assert_eq!(of_nothing("made\n").unwrap().map(|loss| loss.exit_code()), Some(3));

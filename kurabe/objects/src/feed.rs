@@ -15,11 +15,11 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::program::Rate;
 use super::random::Random;
-use super::stream::{Command, Step, Stream, Verb};
+use super::stream::{Command, Stream, StreamStep, Verb};
 
 /// Why no more commands come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stop {
+pub(crate) enum FeedStop {
     /// The program is at its end.
     End,
     /// Its limit in time was reached.
@@ -44,7 +44,7 @@ pub(crate) struct Feed<'a> {
     arrivals: Option<Arrivals>,
     deadline_ns: u64,
     section_end_ns: u64,
-    stop: Option<Stop>,
+    stop: Option<FeedStop>,
     cancelled: &'a AtomicBool,
     taken: u64,
 }
@@ -102,9 +102,9 @@ impl<'a> Feed<'a> {
         };
         if self.stop.is_none() {
             if begin_ns >= self.deadline_ns {
-                self.end(Stop::TimeLimit);
+                self.end(FeedStop::TimeLimit);
             } else if self.cancelled.load(Ordering::Relaxed) {
-                self.end(Stop::Cancelled);
+                self.end(FeedStop::Cancelled);
             }
         }
         if begin_ns >= self.section_end_ns {
@@ -113,7 +113,7 @@ impl<'a> Feed<'a> {
         }
         loop {
             match self.stream.next_step() {
-                Step::Command(command) => {
+                StreamStep::Command(command) => {
                     let intended_ns = self.arrivals.as_mut().map(|arrivals| {
                         let intended_ns = arrivals.next_ns as u64;
                         arrivals.advance();
@@ -123,18 +123,18 @@ impl<'a> Feed<'a> {
                     self.taken += 1;
                     return Some(Task { command, intended_ns, ticket });
                 }
-                Step::Timed(length_ns) => {
+                StreamStep::Timed(length_ns) => {
                     self.section_end_ns = begin_ns.saturating_add(length_ns);
                 }
-                Step::End => {
-                    self.stop.get_or_insert(Stop::End);
+                StreamStep::End => {
+                    self.stop.get_or_insert(FeedStop::End);
                     return None;
                 }
             }
         }
     }
 
-    fn end(&mut self, stop: Stop) {
+    fn end(&mut self, stop: FeedStop) {
         self.stop = Some(stop);
         self.section_end_ns = u64::MAX;
         self.stream.stop();
@@ -142,7 +142,7 @@ impl<'a> Feed<'a> {
     }
 
     /// Why no more commands come, once none do.
-    pub fn stop(&self) -> Option<Stop> {
+    pub fn stop(&self) -> Option<FeedStop> {
         self.stop
     }
 
@@ -275,7 +275,7 @@ mod tests {
         assert_eq!(sizes[..19], [vec![1; 10], vec![2; 9]].concat());
         // The twentieth begins at 1.9 s, the next would at the limit.
         assert_eq!(sizes[19..], [3]);
-        assert_eq!(feed.stop(), Some(Stop::TimeLimit));
+        assert_eq!(feed.stop(), Some(FeedStop::TimeLimit));
         assert_eq!(feed.into_stream().live().len(), sizes.len());
     }
 
@@ -302,7 +302,7 @@ mod tests {
         // The clock stands still: the tenth begins at 0.9 s, the eleventh would at 1 s.
         let taken = std::iter::from_fn(|| feed.take(0)).count();
         assert_eq!(taken, 10);
-        assert_eq!(feed.stop(), Some(Stop::TimeLimit));
+        assert_eq!(feed.stop(), Some(FeedStop::TimeLimit));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! The data flows one way: text -> [`program`] -> [`stream`] of commands -> [`run()`] on a
 //! [`store`] -> [`report`]. `docs/reference/object-language.md` is the language's reference. A caller needs
-//! [`Program::parse`], [`Plan::of`] and [`run()`]; the rest is for those who want the parts.
+//! [`Program::parse`], [`ProgramPlan::of`] and [`run()`]; the rest is for those who want the parts.
 
 #[cfg(test)]
 #[path = "arbitrary_tests.rs"]
@@ -24,8 +24,8 @@ mod sys;
 mod token;
 pub mod volume;
 
-pub use plan::{Fit, Plan};
+pub use plan::{CapacityFit, ProgramPlan};
 pub use program::Program;
-pub use report::{Outcome, Report};
-pub use run::{Options, Phase, check_name, run};
-pub use store::{Place, StoreOptions};
+pub use report::{ProgramOutcome, Report};
+pub use run::{ProgramPhase, RunOptions, check_name, run};
+pub use store::{StoreLocation, StoreOptions};

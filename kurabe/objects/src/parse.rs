@@ -13,10 +13,11 @@ mod reading;
 use std::ops::Range;
 
 use self::reading::shortened;
-use super::diagnostic::{Diagnostic, Source};
+use super::diagnostic::{Diagnostic, SourceText};
 use super::program::{
-    Branch, Choice, EMBEDDED_BYTES_MAX, Extent, OBJECT_BYTES_MAX, OPERATIONS_MAX, Parsed, Percents,
-    Popularity, Program, ProgramError, Rate, Section, Settings, Size, Statement,
+    Branch, Choice, EMBEDDED_BYTES_MAX, OBJECT_BYTES_MAX, OPERATIONS_MAX, ObjectSize, Parsed,
+    Percents, Popularity, Program, ProgramError, ProgramSection, ProgramSettings, Rate,
+    SectionLength, Statement,
 };
 use super::token::{Token, TokenKind, tokens};
 
@@ -59,7 +60,7 @@ fn parse(origin: &str, bytes: &[u8]) -> Result<Parsed, ProgramError> {
             let valid = &bytes[..error.valid_up_to()];
             let text = std::str::from_utf8(valid).unwrap_or_default();
             let place = text.len()..text.len();
-            let source = Source { origin, text };
+            let source = SourceText { origin, text };
             let diagnostic = source.error(
                 place,
                 "the program is not UTF-8 text",
@@ -68,7 +69,7 @@ fn parse(origin: &str, bytes: &[u8]) -> Result<Parsed, ProgramError> {
             return Err(ProgramError { diagnostics: vec![diagnostic] });
         }
     };
-    let source = Source { origin, text };
+    let source = SourceText { origin, text };
     let mut parser = Parser {
         source,
         tokens: tokens(text),
@@ -93,7 +94,7 @@ fn parse(origin: &str, bytes: &[u8]) -> Result<Parsed, ProgramError> {
 type Parse<T> = Result<T, Box<Diagnostic>>;
 
 struct Parser<'a> {
-    source: Source<'a>,
+    source: SourceText<'a>,
     tokens: Vec<Token>,
     at: usize,
     statements: usize,
@@ -141,8 +142,8 @@ impl<'a> Parser<'a> {
         Ok(program)
     }
 
-    fn settings(&mut self) -> Parse<Settings> {
-        let mut settings = Settings::default();
+    fn settings(&mut self) -> Parse<ProgramSettings> {
+        let mut settings = ProgramSettings::default();
         let mut seen: Vec<&str> = Vec::new();
         while let Some(&name) = SETTINGS.iter().find(|name| self.is_word(name)) {
             let span = self.take().span;
@@ -185,11 +186,11 @@ impl<'a> Parser<'a> {
 
     /// `section = "Ordered" "[" count "]" branches | "Unordered" "[" extent "]" branches
     /// | "Command" body`
-    fn section(&mut self, is_first: bool) -> Parse<Section> {
+    fn section(&mut self, is_first: bool) -> Parse<ProgramSection> {
         if self.is_word("Command") {
             self.take();
             let body = self.body("`Command`", 0)?;
-            return Ok(Section::Command { body });
+            return Ok(ProgramSection::Command { body });
         }
         let ordered = self.is_word("Ordered");
         if !ordered && !self.is_word("Unordered") {
@@ -212,26 +213,28 @@ impl<'a> Parser<'a> {
         self.expect_mark(']', "after the count")?;
         let branches = self.branches(word)?;
         match (ordered, extent) {
-            (true, (Extent::Count(count), _)) => Ok(Section::Ordered { count, branches }),
-            (true, (Extent::Time(_), span)) => {
-                self.error(span, "an ordered section cannot last for a time", "expected a count");
-                Ok(Section::Ordered { count: 0, branches })
+            (true, (SectionLength::Count(count), _)) => {
+                Ok(ProgramSection::Ordered { count, branches })
             }
-            (false, (extent, _)) => Ok(Section::Unordered { extent, branches }),
+            (true, (SectionLength::Time(_), span)) => {
+                self.error(span, "an ordered section cannot last for a time", "expected a count");
+                Ok(ProgramSection::Ordered { count: 0, branches })
+            }
+            (false, (extent, _)) => Ok(ProgramSection::Unordered { extent, branches }),
         }
     }
 
     /// A count, or a length of time: what tells them apart is whether a unit or a fraction follows.
-    fn extent(&mut self) -> Parse<(Extent, Range<usize>)> {
+    fn extent(&mut self) -> Parse<(SectionLength, Range<usize>)> {
         let span = self.peek().span.clone();
         let next = &self.tokens[(self.at + 1).min(self.tokens.len() - 1)];
         let is_time = self.peek().kind == TokenKind::Digits
             && matches!(next.kind, TokenKind::Word | TokenKind::Mark('.'));
         if is_time {
-            Ok((Extent::Time(self.time()?), span))
+            Ok((SectionLength::Time(self.time()?), span))
         } else {
             let (count, span) = self.number("a count", u64::MAX)?;
-            Ok((Extent::Count(count), span))
+            Ok((SectionLength::Count(count), span))
         }
     }
 
@@ -362,7 +365,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn size_in_brackets(&mut self, word: &str, max_bytes: u64) -> Parse<Size> {
+    fn size_in_brackets(&mut self, word: &str, max_bytes: u64) -> Parse<ObjectSize> {
         self.expect_mark('(', &format!("after `{word}`"))?;
         let size = self.size(max_bytes)?;
         self.expect_mark(')', "after the size")?;
@@ -457,9 +460,9 @@ impl<'a> Parser<'a> {
 
     /// `size = bytes | "uniform" "(" bytes "," bytes ")" | "lognormal" "(" bytes "," sigma
     /// [ "," bytes ] ")" | "zipf" "(" bytes "," bytes "," exponent ")"`
-    fn size(&mut self, max_bytes: u64) -> Parse<Size> {
+    fn size(&mut self, max_bytes: u64) -> Parse<ObjectSize> {
         if self.peek().kind == TokenKind::Digits {
-            return Ok(Size::Fixed(self.bytes(max_bytes)?.0));
+            return Ok(ObjectSize::Fixed(self.bytes(max_bytes)?.0));
         }
         let word = self.text();
         if self.peek().kind != TokenKind::Word || !SIZES.contains(&word) {
@@ -476,7 +479,7 @@ impl<'a> Parser<'a> {
             "uniform" => {
                 let (max, span) = self.bytes(max_bytes)?;
                 self.check_order(first, max, first_span.start..span.end);
-                Size::Uniform(first, max)
+                ObjectSize::Uniform(first, max)
             }
             "lognormal" => {
                 let sigma = self.decimal("a standard deviation", 20.0)?;
@@ -486,14 +489,14 @@ impl<'a> Parser<'a> {
                     self.check_order(first, cut, first_span.start..span.end);
                     max = cut;
                 }
-                Size::LogNormal { median: first, sigma, max }
+                ObjectSize::LogNormal { median: first, sigma, max }
             }
             _ => {
                 let (max, span) = self.bytes(max_bytes)?;
                 self.check_order(first, max, first_span.start..span.end);
                 self.expect_mark(',', "after the greatest size")?;
                 let exponent = self.decimal("an exponent", 20.0)?;
-                Size::Zipf { unit: first, max, exponent }
+                ObjectSize::Zipf { unit: first, max, exponent }
             }
         };
         self.expect_mark(')', "after the distribution")?;

@@ -4,25 +4,25 @@
 //! A program of at most [`PLANNED_COMMANDS_MAX`] statements is generated whole and counted. A section
 //! that lasts for a time counts as if it lasted for none, and what that leaves open is told.
 //!
-//! Must not know: stores, beyond the space they ask for ([`super::store::Space`]).
+//! Must not know: stores, beyond the space they ask for ([`super::store::StoreSpace`]).
 
 use std::fmt;
 
 use serde::Serialize;
 use vocabulary::quantity::about_text;
 
-use super::program::{Extent, Program, Section, Size, Statement, has, share};
-use super::store::{Demand, Space};
-use super::stream::{Step, Stream, Verb};
+use super::program::{ObjectSize, Program, ProgramSection, SectionLength, Statement, has, share};
+use super::store::{Demand, StoreSpace};
+use super::stream::{Stream, StreamStep, Verb};
 
 /// So many statements are generated to count them: a few seconds' work at the most.
 pub const PLANNED_COMMANDS_MAX: u128 = 20_000_000;
 
 /// What a program will do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Plan {
+pub struct ProgramPlan {
     /// The figures; none of a program that is too long to count.
-    pub counted: Option<Figures>,
+    pub counted: Option<PlanFigures>,
     /// Whether a limit in time can end the run sooner.
     pub may_end_sooner: bool,
     /// Whether a section lasts for a time, whose commands are not counted.
@@ -37,7 +37,7 @@ pub struct Plan {
 
 /// What was counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Figures {
+pub struct PlanFigures {
     /// Commands of each kind that the program has, by the verb of the language.
     pub counts: Vec<(&'static str, u64)>,
     /// Commands of all kinds.
@@ -63,14 +63,14 @@ pub struct Figures {
 /// Whether a program fits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Fit {
+pub enum CapacityFit {
     /// With room to spare.
-    Fits(Room),
+    Fits(CapacityNeed),
     /// The objects fit, but perhaps not with what the store adds to them; what is needed would be
     /// comfortable.
-    Tight(Room),
+    Tight(CapacityNeed),
     /// The objects alone do not fit.
-    TooLarge(Room),
+    TooLarge(CapacityNeed),
     /// Nothing bounds what the program puts.
     Unknown {
         /// What there is.
@@ -81,16 +81,18 @@ pub enum Fit {
 /// What is asked for and what there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[allow(missing_docs)] // The names say it.
-pub struct Room {
+pub struct CapacityNeed {
     pub needed_bytes: u64,
     pub available_bytes: u64,
 }
 
-impl Plan {
+impl ProgramPlan {
     /// The plan of a program.
-    pub fn of(program: &Program) -> Plan {
+    pub fn of(program: &Program) -> ProgramPlan {
         let timed = program.sections.iter().filter_map(|section| match section {
-            Section::Unordered { extent: Extent::Time(_), branches } => Some(branches),
+            ProgramSection::Unordered { extent: SectionLength::Time(_), branches } => {
+                Some(branches)
+            }
             _ => None,
         });
         let mut notes = idle_branches(program);
@@ -98,12 +100,12 @@ impl Plan {
             notes.push(format!("the run may end sooner, after {} s", duration_ns as f64 / 1e9));
         }
         let sizes = Stream::new(program);
-        Plan {
+        ProgramPlan {
             counted: (program.statements() <= PLANNED_COMMANDS_MAX).then(|| counted(program)),
             may_end_sooner: program.settings.duration_ns.is_some(),
             lasts_for_time: timed.clone().next().is_some(),
             changes_for_time: timed.flatten().any(|branch| has(&branch.body, changes)),
-            largest_object_bytes: sizes.classes().iter().map(Size::max).max().unwrap_or(0),
+            largest_object_bytes: sizes.classes().iter().map(ObjectSize::max).max().unwrap_or(0),
             notes,
         }
     }
@@ -122,16 +124,16 @@ impl Plan {
     }
 
     /// Whether the program fits into this much space, by what the store asks for at the most
-    /// ([`Plan::demand`]).
-    pub fn fit(&self, space: Option<Space>, available_bytes: u64) -> Fit {
+    /// ([`ProgramPlan::demand`]).
+    pub fn fit(&self, space: Option<StoreSpace>, available_bytes: u64) -> CapacityFit {
         let sure = self.counted.as_ref().filter(|_| !self.may_end_sooner);
         let needed_bytes = sure.map_or(0, |figures| figures.sure_live_bytes);
-        let room = |needed_bytes| Room { needed_bytes, available_bytes };
+        let need = |needed_bytes| CapacityNeed { needed_bytes, available_bytes };
         match space.map(|space| space.comfortable_bytes) {
-            _ if needed_bytes > available_bytes => Fit::TooLarge(room(needed_bytes)),
-            None => Fit::Unknown { available_bytes },
-            Some(wanted) if wanted <= available_bytes => Fit::Fits(room(wanted)),
-            Some(wanted) => Fit::Tight(room(wanted)),
+            _ if needed_bytes > available_bytes => CapacityFit::TooLarge(need(needed_bytes)),
+            None => CapacityFit::Unknown { available_bytes },
+            Some(wanted) if wanted <= available_bytes => CapacityFit::Fits(need(wanted)),
+            Some(wanted) => CapacityFit::Tight(need(wanted)),
         }
     }
 }
@@ -156,8 +158,8 @@ fn changes(statement: &Statement) -> bool {
 fn idle_branches(program: &Program) -> Vec<String> {
     let mut notes = Vec::new();
     for section in &program.sections {
-        let (Section::Ordered { count, branches }
-        | Section::Unordered { extent: Extent::Count(count), branches }) = section
+        let (ProgramSection::Ordered { count, branches }
+        | ProgramSection::Unordered { extent: SectionLength::Count(count), branches }) = section
         else {
             continue;
         };
@@ -174,21 +176,21 @@ fn idle_branches(program: &Program) -> Vec<String> {
 }
 
 /// Generates the whole program and counts.
-fn counted(program: &Program) -> Figures {
+fn counted(program: &Program) -> PlanFigures {
     let mut stream = Stream::new(program);
     let mut counts = [0u64; VERBS.len()];
-    let mut figures = Figures::default();
+    let mut figures = PlanFigures::default();
     let (mut objects, mut bytes, mut embedded) = (0u64, 0u64, 0u64);
     let mut sure_live_bytes = None;
     loop {
         let command = match stream.next_step() {
-            Step::Command(command) => command,
-            Step::Timed(_) => {
+            StreamStep::Command(command) => command,
+            StreamStep::Timed(_) => {
                 sure_live_bytes.get_or_insert(figures.peak_live_bytes);
                 stream.end_timed_section();
                 continue;
             }
-            Step::End => break,
+            StreamStep::End => break,
         };
         counts[command.verb as usize] += 1;
         match command.verb {
@@ -231,7 +233,7 @@ fn counted(program: &Program) -> Figures {
     figures
 }
 
-impl fmt::Display for Plan {
+impl fmt::Display for ProgramPlan {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(figures) = &self.counted {
             let mut line = |name: &str, number: u64, is_bytes: bool, is_done: bool| {

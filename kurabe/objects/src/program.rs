@@ -27,14 +27,14 @@ pub(crate) const TIME_UNITS: [(&str, u64); 6] = [
 #[derive(Clone, Debug, PartialEq)]
 pub struct Program {
     /// What holds for the whole run.
-    pub settings: Settings,
+    pub settings: ProgramSettings,
     /// What is done, in this order; never empty.
-    pub sections: Vec<Section>,
+    pub sections: Vec<ProgramSection>,
 }
 
 /// What holds for the whole run.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Settings {
+pub struct ProgramSettings {
     /// Seed of every random choice; 0 when the text names none, as in CannylsBencher.
     pub seed: u64,
     /// Operations under way at once; `None` means one.
@@ -56,7 +56,7 @@ pub struct Rate {
 
 /// A part of a program.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Section {
+pub enum ProgramSection {
     /// Every branch in turn, each `count x percent / 100` times (rounded down).
     Ordered {
         /// What the percentages are of.
@@ -67,7 +67,7 @@ pub enum Section {
     /// The same numbers of every branch, in random order.
     Unordered {
         /// How long.
-        extent: Extent,
+        extent: SectionLength,
         /// What is done.
         branches: Vec<Branch>,
     },
@@ -80,7 +80,7 @@ pub enum Section {
 
 /// How long an unordered section lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Extent {
+pub enum SectionLength {
     /// This is what the percentages are of; branches are drawn without putting back.
     Count(u64),
     /// As many as can be done in so many nanoseconds; branches are drawn with their percentages
@@ -101,11 +101,11 @@ pub struct Branch {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Statement {
     /// Put an object under a key never used before.
-    New(Size),
+    New(ObjectSize),
     /// Put an object into the store's journal, where the store has one.
-    Embed(Size),
+    Embed(ObjectSize),
     /// Put new contents under the key of a live object.
-    OverWrite(Size, Choice),
+    OverWrite(ObjectSize, Choice),
     /// Read a live object whole.
     Get(Choice),
     /// Delete a live object.
@@ -120,7 +120,7 @@ pub enum Statement {
 
 /// The size of an object, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Size {
+pub enum ObjectSize {
     /// Always this.
     Fixed(u64),
     /// Every size from the first to the second, equally likely.
@@ -229,28 +229,30 @@ impl Program {
             .sections
             .iter()
             .map(|section| match section {
-                Section::Ordered { count, branches } => {
+                ProgramSection::Ordered { count, branches } => {
                     let (count, rest) = scale_count(*count, factor);
-                    Section::Ordered { count, branches: scale_branches(branches, rest) }
+                    ProgramSection::Ordered { count, branches: scale_branches(branches, rest) }
                 }
-                Section::Unordered { extent: Extent::Count(count), branches } => {
+                ProgramSection::Unordered { extent: SectionLength::Count(count), branches } => {
                     let (count, rest) = scale_count(*count, factor);
-                    Section::Unordered {
-                        extent: Extent::Count(count),
+                    ProgramSection::Unordered {
+                        extent: SectionLength::Count(count),
                         branches: scale_branches(branches, rest),
                     }
                 }
-                Section::Unordered { extent: Extent::Time(length_ns), branches } => {
-                    Section::Unordered {
-                        extent: Extent::Time(((*length_ns as f64 * factor) as u64).max(1)),
+                ProgramSection::Unordered { extent: SectionLength::Time(length_ns), branches } => {
+                    ProgramSection::Unordered {
+                        extent: SectionLength::Time(((*length_ns as f64 * factor) as u64).max(1)),
                         branches: branches.clone(),
                     }
                 }
-                Section::Command { body } => Section::Command { body: scale_body(body, factor) },
+                ProgramSection::Command { body } => {
+                    ProgramSection::Command { body: scale_body(body, factor) }
+                }
             })
             .collect();
         Program {
-            settings: Settings {
+            settings: ProgramSettings {
                 duration_ns: self
                     .settings
                     .duration_ns
@@ -299,18 +301,18 @@ pub(crate) fn share(count: u64, percent: u32) -> u64 {
     u64::try_from(u128::from(count) * u128::from(percent) / 100).unwrap_or(u64::MAX)
 }
 
-impl Section {
+impl ProgramSection {
     fn statements(&self) -> u128 {
         match self {
-            Section::Ordered { count, branches }
-            | Section::Unordered { extent: Extent::Count(count), branches } => {
+            ProgramSection::Ordered { count, branches }
+            | ProgramSection::Unordered { extent: SectionLength::Count(count), branches } => {
                 branches.iter().fold(0, |sum: u128, branch| {
                     let turns = u128::from(share(*count, branch.percent));
                     sum.saturating_add(turns.saturating_mul(statements_of(&branch.body)))
                 })
             }
-            Section::Unordered { extent: Extent::Time(_), .. } => 0,
-            Section::Command { body } => statements_of(body),
+            ProgramSection::Unordered { extent: SectionLength::Time(_), .. } => 0,
+            ProgramSection::Command { body } => statements_of(body),
         }
     }
 }
@@ -324,13 +326,13 @@ fn statements_of(body: &[Statement]) -> u128 {
     })
 }
 
-impl Size {
+impl ObjectSize {
     /// The greatest size that can come up.
     pub fn max(&self) -> u64 {
         match *self {
-            Size::Fixed(size) => size,
-            Size::Uniform(_, max) | Size::LogNormal { max, .. } => max,
-            Size::Zipf { unit, max, .. } => max / unit * unit,
+            ObjectSize::Fixed(size) => size,
+            ObjectSize::Uniform(_, max) | ObjectSize::LogNormal { max, .. } => max,
+            ObjectSize::Zipf { unit, max, .. } => max / unit * unit,
         }
     }
 
@@ -338,10 +340,12 @@ impl Size {
     /// spaces and commas.
     pub fn label(&self) -> String {
         match *self {
-            Size::Fixed(size) => size.to_string(),
-            Size::Uniform(min, max) => format!("uniform:{min}-{max}"),
-            Size::LogNormal { median, sigma, max } => format!("lognormal:{median}:{sigma}:{max}"),
-            Size::Zipf { unit, max, exponent } => format!("zipf:{unit}-{max}:{exponent}"),
+            ObjectSize::Fixed(size) => size.to_string(),
+            ObjectSize::Uniform(min, max) => format!("uniform:{min}-{max}"),
+            ObjectSize::LogNormal { median, sigma, max } => {
+                format!("lognormal:{median}:{sigma}:{max}")
+            }
+            ObjectSize::Zipf { unit, max, exponent } => format!("zipf:{unit}-{max}:{exponent}"),
         }
     }
 }

@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use vocabulary::check::Check;
 
-use super::plan::{Fit, Plan};
+use super::plan::{CapacityFit, ProgramPlan};
 use super::store::StoreOptions;
-use measure::latency::Recording;
+use measure::latency::LatencyRecording;
 
 /// What a run yielded.
 #[derive(Clone, Debug, Serialize)]
@@ -21,9 +21,9 @@ pub struct Report {
     /// What it said of itself.
     pub store_facts: BTreeMap<String, String>,
     /// What it was going to do.
-    pub plan: Plan,
+    pub plan: ProgramPlan,
     /// Whether that was going to fit.
-    pub fit: Fit,
+    pub fit: CapacityFit,
     /// Operations under way at once.
     pub threads: u32,
     /// Whether latencies count from the intended start (an open loop) or from the start of the call
@@ -32,7 +32,7 @@ pub struct Report {
     /// What time was read from: `tsc` or `clock_monotonic`.
     pub clock: String,
     /// How the run ended.
-    pub outcome: Outcome,
+    pub outcome: ProgramOutcome,
     /// Commands that were carried out.
     pub commands: u64,
     /// Statements that were skipped, because no object was live.
@@ -55,7 +55,7 @@ pub struct Report {
     pub live_objects: u64,
     /// Latencies of each kind of command, and over time; they are not among the details.
     #[serde(skip)]
-    pub recording: Recording,
+    pub recording: LatencyRecording,
     /// What was compared, when that was asked for.
     pub verification: Option<Verification>,
     /// Whether the store answered as the program expects: with what was put, when that was asked for,
@@ -67,7 +67,7 @@ pub struct Report {
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
+pub enum ProgramOutcome {
     /// Every command was carried out.
     Completed,
     /// The program's limit in time was reached.
@@ -75,12 +75,12 @@ pub enum Outcome {
     /// The caller ended it.
     Cancelled,
     /// A command failed.
-    Failed(Failure),
+    Failed(ProgramFailure),
 }
 
 /// What went wrong.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Failure {
+pub struct ProgramFailure {
     /// One sentence.
     pub message: String,
     /// The command, or the sweep, that failed.

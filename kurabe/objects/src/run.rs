@@ -18,25 +18,25 @@ use std::time::Duration;
 
 use vocabulary::check::CONTENTS;
 
-use super::durable::Sayer;
-use super::feed::{Feed, SharedFeed, Stop};
-use super::plan::{Fit, Plan, Room};
+use super::durable::ObjectAcknowledger;
+use super::feed::{Feed, FeedStop, SharedFeed};
+use super::plan::{CapacityFit, CapacityNeed, ProgramPlan};
 use super::program::Program;
-use super::report::{Failure, Outcome, Report, Verification};
-use super::store::{self, Place, Store, StoreError, StoreKind, StoreOptions};
+use super::report::{ProgramFailure, ProgramOutcome, Report, Verification};
+use super::store::{self, Store, StoreError, StoreKind, StoreLocation, StoreOptions};
 use super::stream::Stream;
 use measure::durable::WholeSync;
-use measure::latency::{Clock, Recording};
+use measure::latency::{Clock, LatencyRecording};
 
 mod sweep;
 mod worker;
 
 use sweep::{Reopen, sweep};
-use worker::{Worked, Worker};
+use worker::{Worker, WorkerReport};
 
 /// How a program is run.
 #[derive(Clone, Debug, Default)]
-pub struct Options {
+pub struct RunOptions {
     /// How the store is made.
     pub store: StoreOptions,
     /// Compare everything that is read with what was put, read before deleting, and read all
@@ -46,7 +46,7 @@ pub struct Options {
     /// that an earlier run left there can be taken for this one's.
     pub salt: u64,
     /// Says what is durable, where the power is cut.
-    pub sayer: Option<Arc<Sayer>>,
+    pub acknowledgements: Option<Arc<ObjectAcknowledger>>,
 }
 
 /// Length of an interval of the series.
@@ -55,7 +55,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// The parts of a run that has begun, in this order. The caller hears of the beginning of each, so
 /// that it can read its own counters there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
+pub enum ProgramPhase {
     /// The commands are carried out.
     Running,
     /// What they left is made durable.
@@ -82,26 +82,26 @@ const LOOSE_JOURNAL_SHARE: u64 = 16;
 const USABLE_SHARE: f64 = 0.95;
 
 /// What hears of the progress, and ends the run by breaking.
-type Listener<'a> = &'a mut dyn FnMut(Phase) -> ControlFlow<()>;
+type Listener<'a> = &'a mut dyn FnMut(ProgramPhase) -> ControlFlow<()>;
 
 /// Runs a program on a fresh store of this name, made at `place`.
 ///
-/// `progress` is called with the [`Phase`] at the beginning of each and about ten times a second, and
+/// `progress` is called with the [`ProgramPhase`] at the beginning of each and about ten times a second, and
 /// ends the run by breaking.
 ///
 /// # Errors
 ///
-/// Only before the first command. What goes wrong later is the [`Outcome`] of the report, with all
+/// Only before the first command. What goes wrong later is the [`ProgramOutcome`] of the report, with all
 /// that was measured until then.
 pub fn run(
     program: &Program,
-    options: &Options,
-    place: &Place,
+    options: &RunOptions,
+    place: &StoreLocation,
     store_name: &str,
     progress: Listener<'_>,
 ) -> Result<Report, String> {
     let kind = store::kind(store_name)?;
-    let plan = Plan::of(program);
+    let plan = ProgramPlan::of(program);
     check(&plan, options, kind)?;
     let (fit, store_options) = fitted(&plan, threads(program), options, place, kind)?;
 
@@ -112,7 +112,7 @@ pub fn run(
     let store_facts = store.facts();
     let made_of_bytes = store.written_bytes();
 
-    let begun = progress(Phase::Running);
+    let begun = progress(ProgramPhase::Running);
     let clock = Clock::start();
     let mut measured = Run {
         store: store.as_ref(),
@@ -123,11 +123,14 @@ pub fn run(
         is_cancelled: AtomicBool::new(begun.is_break()),
     }
     .carry_out(program, progress);
-    let promised = options.sayer.as_deref().map(|sayer| (sayer, sayer.begin_sync()));
+    let promised = options
+        .acknowledgements
+        .as_deref()
+        .map(|acknowledgements| (acknowledgements, acknowledgements.begin_sync()));
     let sync_ns = measured.sync(store.as_ref(), clock, progress);
-    if let (Some((sayer, promised)), false) = (promised, measured.has_failed()) {
+    if let (Some((acknowledgements, promised)), false) = (promised, measured.has_failed()) {
         // Whoever hears nothing any more has ended the trial.
-        let _ = sayer.end_sync(promised);
+        let _ = acknowledgements.end_sync(promised);
     }
     let store_written_bytes =
         store.written_bytes().zip(made_of_bytes).map(|(all, made_of)| all - made_of);
@@ -164,24 +167,24 @@ pub fn run(
 
 impl Measured {
     fn has_failed(&self) -> bool {
-        matches!(self.outcome, Outcome::Failed(_))
+        matches!(self.outcome, ProgramOutcome::Failed(_))
     }
 
     /// Tells that a phase begins; a caller that has enough ends the run.
-    fn enter(&mut self, phase: Phase, progress: Listener<'_>) {
+    fn enter(&mut self, phase: ProgramPhase, progress: Listener<'_>) {
         if progress(phase).is_break() && !self.has_failed() {
-            self.outcome = Outcome::Cancelled;
+            self.outcome = ProgramOutcome::Cancelled;
         }
     }
 
     /// Makes everything durable; returns how long that took.
     fn sync(&mut self, store: &dyn Store, clock: Clock, progress: Listener<'_>) -> u64 {
-        self.enter(Phase::Syncing, progress);
+        self.enter(ProgramPhase::Syncing, progress);
         let start_ns = clock.now_ns();
         let synced = store.sync();
         let sync_ns = clock.now_ns().saturating_sub(start_ns);
         if let (Err(error), false) = (synced, self.has_failed()) {
-            self.outcome = Outcome::Failed(failure("the final sync", error));
+            self.outcome = ProgramOutcome::Failed(failure("the final sync", error));
         }
         sync_ns
     }
@@ -190,20 +193,20 @@ impl Measured {
     fn sweep(
         &mut self,
         reopen: Reopen<'_>,
-        options: &Options,
+        options: &RunOptions,
         progress: Listener<'_>,
     ) -> Option<Verification> {
-        self.enter(Phase::Sweeping, progress);
+        self.enter(ProgramPhase::Sweeping, progress);
         let mut verification = options.verify.then(|| self.sum.verification.clone())?;
-        if self.has_failed() || self.outcome == Outcome::Cancelled {
+        if self.has_failed() || self.outcome == ProgramOutcome::Cancelled {
             return Some(verification);
         }
-        let tick = &mut || progress(Phase::Sweeping);
+        let tick = &mut || progress(ProgramPhase::Sweeping);
         let salt = options.salt;
         match sweep(&self.stream, salt, reopen, &mut verification, &mut self.sum.check, tick) {
             Ok(ControlFlow::Continue(())) => verification.complete = true,
-            Ok(ControlFlow::Break(())) => self.outcome = Outcome::Cancelled,
-            Err(failure) => self.outcome = Outcome::Failed(*failure),
+            Ok(ControlFlow::Break(())) => self.outcome = ProgramOutcome::Cancelled,
+            Err(failure) => self.outcome = ProgramOutcome::Failed(*failure),
         }
         Some(verification)
     }
@@ -214,17 +217,17 @@ fn threads(program: &Program) -> u32 {
 }
 
 /// Bytes that there are at a place.
-fn available_bytes(place: &Place) -> Result<u64, String> {
+fn available_bytes(place: &StoreLocation) -> Result<u64, String> {
     let failed = |path: &Path, error: io::Error| format!("looking at {}: {error}", path.display());
     match place {
-        Place::Open(device) => Ok(device.len()),
-        Place::Device(path) => {
+        StoreLocation::Open(device) => Ok(device.len()),
+        StoreLocation::Device(path) => {
             use block::{BlockDevice, FileDevice, FileDeviceOptions};
             let options = FileDeviceOptions { read_only: true, ..FileDeviceOptions::default() };
             let device = FileDevice::open(path, &options).map_err(|error| failed(path, error))?;
             Ok(device.len())
         }
-        Place::Directory(path) => {
+        StoreLocation::Directory(path) => {
             measure::space::free_bytes(path).map_err(|error| failed(path, error))
         }
     }
@@ -232,26 +235,29 @@ fn available_bytes(place: &Place) -> Result<u64, String> {
 
 /// Whether the program fits, and the options of the store with what was left to the runner.
 fn fitted(
-    plan: &Plan,
+    plan: &ProgramPlan,
     threads: u32,
-    options: &Options,
-    place: &Place,
+    options: &RunOptions,
+    place: &StoreLocation,
     kind: &'static StoreKind,
-) -> Result<(Fit, StoreOptions), String> {
+) -> Result<(CapacityFit, StoreOptions), String> {
     let mut store_options = options.store.clone();
     let demand = plan.demand(threads);
     store_options.objects = demand.map(|demand| demand.objects);
     let space = demand.map(|demand| (kind.space)(&store_options, &demand));
     if !kind.keeps_contents {
-        return Ok((Fit::Fits(Room { needed_bytes: 0, available_bytes: 0 }), store_options));
+        return Ok((
+            CapacityFit::Fits(CapacityNeed { needed_bytes: 0, available_bytes: 0 }),
+            store_options,
+        ));
     }
     let mut available = available_bytes(place)?;
     if kind.takes_device {
         // The store has the size asked for or one that suits the program, on a file and on a device
         // alike: its journal is a share of it.
         let usable = match place {
-            Place::Directory(_) => (available as f64 * USABLE_SHARE) as u64,
-            Place::Device(_) | Place::Open(_) => available,
+            StoreLocation::Directory(_) => (available as f64 * USABLE_SHARE) as u64,
+            StoreLocation::Device(_) | StoreLocation::Open(_) => available,
         };
         let comfortable = space.map_or(u64::MAX, |space| space.comfortable_bytes);
         let block = u64::from(store_options.block_size_bytes).max(1);
@@ -267,7 +273,7 @@ fn fitted(
         store_options.journal_bytes = store_options.journal_bytes.max(journal);
     }
     match plan.fit(space, available) {
-        Fit::TooLarge(Room { needed_bytes, available_bytes }) => Err(format!(
+        CapacityFit::TooLarge(CapacityNeed { needed_bytes, available_bytes }) => Err(format!(
             "the program does not fit: it keeps {needed_bytes} bytes of objects at once, and \
                  the store `{}` has {available_bytes} bytes; scale the program down or use a \
                  larger device",
@@ -282,12 +288,12 @@ fn fitted(
 fn make_durable(
     store: &dyn Store,
     kind: &StoreKind,
-    place: &Place,
+    place: &StoreLocation,
     whole_sync: &WholeSync,
 ) -> Result<(), String> {
     store.sync()?;
     match place {
-        Place::Directory(directory) if kind.keeps_contents => whole_sync
+        StoreLocation::Directory(directory) if kind.keeps_contents => whole_sync
             .run(directory)
             .map_err(|error| format!("syncing {}: {error}", directory.display())),
         _ => Ok(()),
@@ -295,7 +301,7 @@ fn make_durable(
 }
 
 /// Refuses what cannot work, before anything is touched.
-fn check(plan: &Plan, options: &Options, kind: &'static StoreKind) -> Result<(), String> {
+fn check(plan: &ProgramPlan, options: &RunOptions, kind: &'static StoreKind) -> Result<(), String> {
     let refuse = Err::<(), String>;
     if plan.largest_object_bytes > kind.object_bytes_max {
         return refuse(format!(
@@ -318,7 +324,7 @@ fn check(plan: &Plan, options: &Options, kind: &'static StoreKind) -> Result<(),
 /// What all threads share.
 struct Run<'a> {
     store: &'a dyn Store,
-    options: &'a Options,
+    options: &'a RunOptions,
     keeps_contents: bool,
     /// Names of the sizes, for the kinds of commands.
     classes: Vec<String>,
@@ -329,9 +335,9 @@ struct Run<'a> {
 
 /// What came of a run.
 struct Measured {
-    sum: Worked,
-    recording: Recording,
-    outcome: Outcome,
+    sum: WorkerReport,
+    recording: LatencyRecording,
+    outcome: ProgramOutcome,
     stream: Stream,
 }
 
@@ -343,16 +349,21 @@ impl Run<'_> {
             Feed::new(Stream::new(program), rate, settings.seed, limit_ns, &self.is_cancelled);
         let shared = SharedFeed::new(feed);
         let worked = self.work(&shared, threads(program), &mut || {
-            if progress(Phase::Running).is_break() {
+            if progress(ProgramPhase::Running).is_break() {
                 self.is_cancelled.store(true, Ordering::Relaxed);
             }
         });
-        let sum = Worked::nothing(check_name(self.options.verify));
+        let sum = WorkerReport::nothing(check_name(self.options.verify));
         merged(sum, worked, shared.into_feed())
     }
 
     /// Has the threads carry out what comes from the feed, while `tick` is called.
-    fn work(&self, feed: &SharedFeed<'_>, threads: u32, tick: &mut dyn FnMut()) -> Vec<Worked> {
+    fn work(
+        &self,
+        feed: &SharedFeed<'_>,
+        threads: u32,
+        tick: &mut dyn FnMut(),
+    ) -> Vec<WorkerReport> {
         let (finished, results) = mpsc::channel();
         std::thread::scope(|scope| {
             for _ in 0..threads {
@@ -360,12 +371,12 @@ impl Run<'_> {
                 scope.spawn(move || {
                     let worked = match self.store.session() {
                         Ok(session) => Worker::new(self, session).work(feed),
-                        Err(error) => Worked {
+                        Err(error) => WorkerReport {
                             failure: Some(Box::new(failure(
                                 "opening a session of the store",
                                 error,
                             ))),
-                            ..Worked::nothing(check_name(self.options.verify))
+                            ..WorkerReport::nothing(check_name(self.options.verify))
                         },
                     };
                     if worked.failure.is_some() {
@@ -389,16 +400,18 @@ impl Run<'_> {
 }
 
 /// Adds up what the threads did.
-fn merged(mut sum: Worked, worked: Vec<Worked>, feed: Feed<'_>) -> Measured {
+fn merged(mut sum: WorkerReport, worked: Vec<WorkerReport>, feed: Feed<'_>) -> Measured {
     let mut outcome = match feed.stop() {
-        Some(Stop::TimeLimit) => Outcome::TimeLimit,
-        Some(Stop::Cancelled) => Outcome::Cancelled,
-        Some(Stop::End) | None => Outcome::Completed,
+        Some(FeedStop::TimeLimit) => ProgramOutcome::TimeLimit,
+        Some(FeedStop::Cancelled) => ProgramOutcome::Cancelled,
+        Some(FeedStop::End) | None => ProgramOutcome::Completed,
     };
     let mut recordings = Vec::new();
     for thread in worked {
-        if let (Some(failure), false) = (thread.failure, matches!(outcome, Outcome::Failed(_))) {
-            outcome = Outcome::Failed(*failure);
+        if let (Some(failure), false) =
+            (thread.failure, matches!(outcome, ProgramOutcome::Failed(_)))
+        {
+            outcome = ProgramOutcome::Failed(*failure);
         }
         recordings.extend(thread.recording);
         sum.commands += thread.commands;
@@ -410,12 +423,12 @@ fn merged(mut sum: Worked, worked: Vec<Worked>, feed: Feed<'_>) -> Measured {
         sum.verification.bytes += thread.verification.bytes;
         sum.check.add(thread.check);
     }
-    let recording = Recording::merged(recordings);
+    let recording = LatencyRecording::merged(recordings);
     Measured { sum, recording, outcome, stream: feed.into_stream() }
 }
 
-fn failure(during: &str, error: StoreError) -> Failure {
-    Failure {
+fn failure(during: &str, error: StoreError) -> ProgramFailure {
+    ProgramFailure {
         message: error.to_string(),
         during: during.to_owned(),
         store_is_full: matches!(error, StoreError::Full(_)),

@@ -6,14 +6,14 @@
 //! is written down in `docs/reference/object-language.md`.
 //!
 //! Must not know: stores, clocks, threads. A section that lasts for a time is announced
-//! ([`Step::Timed`]), and whoever has a clock ends it ([`Stream::end_timed_section`]).
+//! ([`StreamStep::Timed`]), and whoever has a clock ends it ([`Stream::end_timed_section`]).
 //!
 //! Invariants: a command never names an object that is not live; the generator draws the same
 //! numbers whatever the stores answer; the stream ends, or yields a command, or announces a section
 //! after a bounded number of steps.
 
 use super::live::{LiveSet, Object};
-use super::program::{Popularity, Program, Size};
+use super::program::{ObjectSize, Popularity, Program};
 use super::random::{Random, Zipf, mix, word_at};
 
 mod compile;
@@ -78,7 +78,7 @@ impl Command {
 
 /// What the stream yields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum StreamStep {
     /// The next command.
     Command(Command),
     /// A section begins that yields commands until it is ended, so many nanoseconds from now.
@@ -162,7 +162,7 @@ pub struct Stream {
     mix_left: Vec<MixBranch>,
     mix_total: u64,
     zipfs: Vec<Zipf>,
-    classes: Vec<Size>,
+    classes: Vec<ObjectSize>,
     /// The distributions of the classes that have one.
     class_zipfs: Vec<Option<Zipf>>,
     random: Random,
@@ -185,7 +185,7 @@ impl Stream {
             .classes
             .iter()
             .map(|size| match *size {
-                Size::Zipf { unit, max, exponent } => {
+                ObjectSize::Zipf { unit, max, exponent } => {
                     let mut zipf = Zipf::new(exponent);
                     zipf.set_count(max / unit);
                     Some(zipf)
@@ -212,7 +212,7 @@ impl Stream {
     }
 
     /// The sizes that the program names, each once; [`Command::class`] counts into them.
-    pub fn classes(&self) -> &[Size] {
+    pub fn classes(&self) -> &[ObjectSize] {
         &self.classes
     }
 
@@ -229,7 +229,7 @@ impl Stream {
     /// Bytes of an object.
     pub fn size_of(&self, object: Object) -> u64 {
         match self.classes[object.class as usize] {
-            Size::Fixed(size) => size,
+            ObjectSize::Fixed(size) => size,
             _ => self.drawn_size(object),
         }
     }
@@ -239,13 +239,13 @@ impl Stream {
         let start = word_at(self.sizes_seed ^ u64::from(object.version), object.key);
         let mut random = Random::new(start);
         match self.classes[object.class as usize] {
-            Size::Fixed(size) => size,
-            Size::Uniform(min, max) => min + random.below(max - min + 1),
-            Size::LogNormal { median, sigma, max } => {
+            ObjectSize::Fixed(size) => size,
+            ObjectSize::Uniform(min, max) => min + random.below(max - min + 1),
+            ObjectSize::LogNormal { median, sigma, max } => {
                 let size = median as f64 * libm::exp(sigma * random.normal());
                 (size.round() as u64).clamp(1, max)
             }
-            Size::Zipf { unit, .. } => {
+            ObjectSize::Zipf { unit, .. } => {
                 let zipf = self.class_zipfs[object.class as usize]
                     .as_ref()
                     .expect("every class of this kind has its distribution");
@@ -254,7 +254,7 @@ impl Stream {
         }
     }
 
-    /// Ends the section that [`Step::Timed`] announced; outside of one, nothing happens.
+    /// Ends the section that [`StreamStep::Timed`] announced; outside of one, nothing happens.
     pub fn end_timed_section(&mut self) {
         self.mix_left.clear();
         self.mix_total = 0;
@@ -266,18 +266,18 @@ impl Stream {
     }
 
     /// The next command, or what else there is.
-    pub fn next_step(&mut self) -> Step {
+    pub fn next_step(&mut self) -> StreamStep {
         while let Some(&code) = self.code.get(self.at) {
             self.at += 1;
             if let Some(step) = self.carry_out(code) {
                 return step;
             }
         }
-        Step::End
+        StreamStep::End
     }
 
     /// Carries one instruction out; returns what it yields, if anything.
-    fn carry_out(&mut self, code: Code) -> Option<Step> {
+    fn carry_out(&mut self, code: Code) -> Option<StreamStep> {
         let command = match code {
             Code::New(class) => self.put(class, Verb::Put),
             Code::Embed(class) => self.put(class, Verb::Embed),
@@ -299,7 +299,7 @@ impl Stream {
                 let mix = &self.mixes[place];
                 self.mix_left.clone_from(&mix.branches);
                 self.mix_total = mix.branches.iter().map(|branch| branch.left).sum();
-                return mix.length_ns.map(Step::Timed);
+                return mix.length_ns.map(StreamStep::Timed);
             }
             Code::Mix(place) => {
                 self.draw_branch(place);
@@ -327,7 +327,7 @@ impl Stream {
             Code::OverWrite(class, select) => self.overwrite(class, select),
             Code::DeleteRange(from, to) => self.delete_range(from, to),
         };
-        Some(Step::Command(command))
+        Some(StreamStep::Command(command))
     }
 
     fn put(&mut self, class: u16, verb: Verb) -> Command {

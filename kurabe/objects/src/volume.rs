@@ -1,4 +1,4 @@
-//! The volume of minfs that a store lies on, in the load's own process: what is a mount, the making
+//! The volume of minfs that a store lies on, in the workload's own process: what is a mount, the making
 //! of a file and an unmount elsewhere happens here, apart, so that each can be a phase of its own.
 
 use std::path::Path;
@@ -56,7 +56,9 @@ pub fn unmount(volume: Volume) -> Result<(), String> {
 mod tests {
     use std::ops::ControlFlow;
 
-    use crate::{Options, Outcome, Phase, Place, Program, Report, StoreOptions, run};
+    use crate::{
+        Program, ProgramOutcome, ProgramPhase, Report, RunOptions, StoreLocation, StoreOptions, run,
+    };
     use block::{CountingDevice, Counts, MemoryDevice};
     use minfs::{MkfsOptions, mkfs};
 
@@ -77,7 +79,7 @@ mod tests {
     /// What the device did until the first command, and from there to the end of the final sync.
     fn measured(
         device: &Counting,
-        place: &Place,
+        place: &StoreLocation,
         store: &str,
         sync_puts: bool,
     ) -> (Counts, Counts, Report) {
@@ -88,18 +90,18 @@ mod tests {
             sync_every_put: sync_puts,
             ..StoreOptions::default()
         };
-        let options = Options { store, ..Options::default() };
+        let options = RunOptions { store, ..RunOptions::default() };
         let (mut making, mut load) = (None, None);
         let report = run(&program, &options, place, kind, &mut |phase| {
             match phase {
-                Phase::Running if making.is_none() => making = Some(device.take_counts()),
-                Phase::Sweeping => load = Some(device.take_counts()),
+                ProgramPhase::Running if making.is_none() => making = Some(device.take_counts()),
+                ProgramPhase::Sweeping => load = Some(device.take_counts()),
                 _ => {}
             }
             ControlFlow::Continue(())
         })
         .unwrap();
-        assert_eq!(report.outcome, Outcome::Completed);
+        assert_eq!(report.outcome, ProgramOutcome::Completed);
         (making.unwrap(), load.unwrap(), report)
     }
 
@@ -107,7 +109,7 @@ mod tests {
     fn the_load_on_minfs_is_the_load_on_the_bare_device_and_one_record_a_sync() {
         for sync_puts in [false, true] {
             let bare = device();
-            let place = Place::Open(Arc::clone(&bare) as Arc<dyn BlockDevice>);
+            let place = StoreLocation::Open(Arc::clone(&bare) as Arc<dyn BlockDevice>);
             let (making_bare, of_bare, on_bare) = measured(&bare, &place, "cannyls", sync_puts);
 
             let below = device();
@@ -116,7 +118,7 @@ mod tests {
             let volume = mount_on(Arc::clone(&below) as Arc<dyn BlockDevice>).unwrap();
             let mounting = below.take_counts();
             assert!(mounting.read_bytes > 0, "the slots are read by the mount: {mounting:?}");
-            let place = Place::Open(make_file(&volume).unwrap());
+            let place = StoreLocation::Open(make_file(&volume).unwrap());
             let (making, of_minfs, on_minfs) = measured(&below, &place, "cannyls", sync_puts);
 
             // The same store, made of the same bytes, and three records of its file: created,
@@ -126,7 +128,7 @@ mod tests {
             assert!(making_bare.written_bytes > journal_bytes, "{making_bare:?}");
             assert_eq!(making.written_bytes, making_bare.written_bytes + 3 * RECORD_BYTES);
 
-            // The load: what the store wrote and a record for each sync that finds the file grown;
+            // The workload: what the store wrote and a record for each sync that finds the file grown;
             // no zeros, no slots, no flush more.
             assert_eq!(on_bare.store_written_bytes, Some(of_bare.written_bytes));
             assert_eq!(on_minfs.store_written_bytes, on_bare.store_written_bytes);
@@ -146,13 +148,13 @@ mod tests {
     #[test]
     fn a_durable_put_of_lump_is_one_flush_on_minfs_as_on_the_bare_device() {
         let bare = device();
-        let place = Place::Open(Arc::clone(&bare) as Arc<dyn BlockDevice>);
+        let place = StoreLocation::Open(Arc::clone(&bare) as Arc<dyn BlockDevice>);
         let (_, of_bare, _) = measured(&bare, &place, "lump", true);
 
         let below = device();
         mkfs(&*below, &MkfsOptions::default()).unwrap();
         let volume = mount_on(Arc::clone(&below) as Arc<dyn BlockDevice>).unwrap();
-        let place = Place::Open(make_file(&volume).unwrap());
+        let place = StoreLocation::Open(make_file(&volume).unwrap());
         let (_, of_minfs, _) = measured(&below, &place, "lump", true);
 
         // No checkpoint within the puts of so small a program: its store's journal is long enough. One

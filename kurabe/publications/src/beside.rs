@@ -1,7 +1,7 @@
 //! A published table with, below each of its rows, what was measured here. Contenders that the
 //! publication has not follow as further columns or rows.
 
-use lab::judgement::Result as Measurements;
+use lab::judgement::Measurements;
 use lab::plan::Plan;
 use lab::study::Study;
 use lab::words;
@@ -10,7 +10,7 @@ use report::table::{Cell, Table, Tone};
 
 use crate::measured::{baseline_of, measure};
 use crate::picture;
-use crate::table::{self, Figure, Published, Reference, Row, Statistic, Unit};
+use crate::table::{self, Figure, Published, PublishedRow, Reference, Statistic, Unit};
 
 /// A table with its heading, notes and pictures.
 pub fn blocks(
@@ -132,18 +132,23 @@ fn beside(result: Measurements<'_>, published: &Published) -> Table {
 }
 
 /// How many counterparts a cell of the row has at most: one a workload.
-fn layers(row: &Row) -> usize {
+fn layers(row: &PublishedRow) -> usize {
     row.cells.iter().map(|cell| cell.here.len()).max().unwrap_or(0)
 }
 
 /// The workload of a layer, where cells have several counterparts.
-fn layer_name(row: &Row, layer: usize) -> String {
+fn layer_name(row: &PublishedRow, layer: usize) -> String {
     let several = row.cells.iter().find(|cell| cell.here.len() > 1);
     let here = several.and_then(|cell| cell.here.get(layer));
     here.map(|reference| format!(", {}", reference.workload)).unwrap_or_default()
 }
 
-fn published_row(row: &Row, with_unit: bool, has_counterparts: bool, width: usize) -> Vec<Cell> {
+fn published_row(
+    row: &PublishedRow,
+    with_unit: bool,
+    has_counterparts: bool,
+    width: usize,
+) -> Vec<Cell> {
     let mut head = row.head.clone();
     if let (true, Some(unit)) = (with_unit, common_unit(row.cells.iter())) {
         head.push_str(&format!(", {}", unit.name));
@@ -200,12 +205,12 @@ fn rows_of_others(
     published: &Published,
     others: &[&str],
 ) -> Vec<Vec<Cell>> {
-    let contender = |row: &Row| {
+    let contender = |row: &PublishedRow| {
         row.cells.iter().flat_map(|cell| &cell.here).map(|r| r.contender.clone()).next()
     };
     let Some(first) = published.rows.iter().find_map(contender) else { return Vec::new() };
     let pattern = published.rows.iter().filter(|row| contender(row).as_ref() == Some(&first));
-    let pattern: Vec<&Row> = pattern.collect();
+    let pattern: Vec<&PublishedRow> = pattern.collect();
     let mut rows = Vec::new();
     for label in others {
         for row in &pattern {

@@ -1,11 +1,11 @@
 //! The conclusions of a publication: sentences, of which those that can be tested have a condition.
 
 use lab::analysis::COUNTED;
-use lab::condition::{self, Condition, Outcome};
-use lab::judgement::{Judgement, Result as Measurements};
+use lab::condition::{self, Condition, GateOutcome};
+use lab::judgement::{Judgement, Measurements};
 use lab::study::Study;
 use report::document::Block;
-use report::table::{Cell, Table, Tone};
+use report::table::{PublishedCell, Table, Tone};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -14,7 +14,7 @@ use crate::{Error, Known, Names, error};
 
 /// A conclusion.
 #[derive(Debug, Clone)]
-pub struct Claim {
+pub struct Conclusion {
     /// What was concluded.
     pub text: String,
     /// Where, if not where everything else was published.
@@ -31,13 +31,13 @@ pub struct Claim {
 
 /// A conclusion with what the measurements say of it.
 #[derive(Debug, Clone)]
-pub struct Judged {
+pub struct JudgedConclusion {
     /// What was concluded.
     pub text: String,
     /// Where.
     pub source: Option<String>,
     /// What becomes of it.
-    pub outcome: Outcome,
+    pub outcome: GateOutcome,
     /// The numbers, and what a reader must know.
     pub said: Vec<String>,
 }
@@ -56,7 +56,11 @@ struct ClaimText {
 }
 
 /// Reads a conclusion. `known` are the names of the study; without them none is checked.
-pub fn read_claim(value: &Value, field: &str, known: Option<&Known<'_>>) -> Result<Claim, Error> {
+pub fn read_claim(
+    value: &Value,
+    field: &str,
+    known: Option<&Known<'_>>,
+) -> Result<Conclusion, Error> {
     // An earlier kurabe had rules of its own for conclusions.
     if known.is_none() && value.get("workloads").or(value.get("rule")).is_some() {
         return Ok(of_earlier(value));
@@ -95,16 +99,16 @@ pub fn read_claim(value: &Value, field: &str, known: Option<&Known<'_>>) -> Resu
         }
     }
     let ClaimText { text, source, note, metric, .. } = claim;
-    Ok(Claim { text, source, note, condition, workloads, metric })
+    Ok(Conclusion { text, source, note, condition, workloads, metric })
 }
 
 /// A conclusion of a result that an earlier kurabe wrote, whose rule is no condition.
-fn of_earlier(value: &Value) -> Claim {
+fn of_earlier(value: &Value) -> Conclusion {
     let text = |key: &str| value.get(key).and_then(Value::as_str).map(String::from);
     let rule = text("rule").map(|rule| {
         format!("an earlier version wrote this result and used a rule of its own, '{rule}'")
     });
-    Claim {
+    Conclusion {
         text: text("text").unwrap_or_default(),
         source: text("source"),
         note: rule.into_iter().chain(text("note")).reduce(|one, other| format!("{one}; {other}")),
@@ -114,21 +118,21 @@ fn of_earlier(value: &Value) -> Claim {
     }
 }
 
-impl Claim {
-    pub(crate) fn judge(&self, result: Measurements<'_>) -> Judged {
+impl Conclusion {
+    pub(crate) fn judge(&self, result: Measurements<'_>) -> JudgedConclusion {
         let names: Vec<&str> = self.workloads.iter().map(String::as_str).collect();
         let Judgement { outcome, mut evidence } = match &self.condition {
-            None => Judgement { outcome: Outcome::NotTested, evidence: Vec::new() },
+            None => Judgement { outcome: GateOutcome::NotTested, evidence: Vec::new() },
             Some(condition) => result.judge(condition, &names, self.metric.as_deref()),
         };
         evidence.extend(self.note.clone());
         let (text, source) = (self.text.clone(), self.source.clone());
-        Judged { text, source, outcome, said: evidence }
+        JudgedConclusion { text, source, outcome, said: evidence }
     }
 }
 
 /// The conclusions: a table of the outcomes, and the numbers behind them.
-pub fn blocks(judged: &[Judged], study: &Study) -> Vec<Block> {
+pub fn blocks(judged: &[JudgedConclusion], study: &Study) -> Vec<Block> {
     if judged.is_empty() {
         return Vec::new();
     }
@@ -142,13 +146,13 @@ pub fn blocks(judged: &[Judged], study: &Study) -> Vec<Block> {
         let own = one.source.as_ref().filter(|source| study.source.as_ref() != Some(source));
         let source = own.map(|source| format!(" ({source})")).unwrap_or_default();
         let tone = match one.outcome {
-            Outcome::Holds => Tone::Good,
-            Outcome::Fails => Tone::Bad,
-            Outcome::Inconclusive => Tone::Uncertain,
-            Outcome::NotTested => Tone::Faint,
+            GateOutcome::Holds => Tone::Good,
+            GateOutcome::Fails => Tone::Bad,
+            GateOutcome::Inconclusive => Tone::Uncertain,
+            GateOutcome::NotTested => Tone::Faint,
         };
         let text = format!("“{}”{source}", one.text);
-        table.rows.push(vec![Cell::toned(one.outcome.words(), tone), text.clone().into()]);
+        table.rows.push(vec![PublishedCell::toned(one.outcome.words(), tone), text.clone().into()]);
         if !one.said.is_empty() {
             said.push(Block::Text(format!("{text}: {}", one.outcome.words())));
             said.extend(one.said.iter().cloned().map(Block::Note));

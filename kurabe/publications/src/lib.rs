@@ -7,9 +7,9 @@
 //! never a row.
 
 use lab::analysis::Analysis;
-use lab::condition::Outcome;
+use lab::condition::GateOutcome;
 use lab::device::{DeviceName, IMAGE, MEMORY};
-use lab::judgement::Result as Measurements;
+use lab::judgement::Measurements;
 use lab::plan::Plan;
 use lab::record::Record;
 use lab::study::{Study, StudyError};
@@ -25,9 +25,11 @@ mod measured;
 mod picture;
 mod table;
 
-pub use claim::Judged;
-pub use measured::{Measured, Quantity, measure};
-pub use table::{Cell, Figure, Published, Reference, Row, Statistic, Unit};
+pub use claim::JudgedConclusion;
+pub use measured::{MeasuredFigure, Quantity, measure};
+pub use table::{
+    Figure, Published, PublishedCell, PublishedRow, PublishedUnit, Reference, Statistic,
+};
 
 type Error = StudyError;
 
@@ -41,7 +43,7 @@ pub struct Publication {
     /// Its tables.
     pub tables: Vec<Published>,
     /// Its conclusions.
-    pub claims: Vec<claim::Claim>,
+    pub claims: Vec<claim::Conclusion>,
 }
 
 /// One name or several.
@@ -63,7 +65,7 @@ impl Names {
 
 /// What a workload reports.
 #[derive(Debug, Clone)]
-pub struct Reported {
+pub struct ReportedMetrics {
     /// Name of the workload.
     pub workload: String,
     /// Names of its metrics.
@@ -76,7 +78,7 @@ pub struct Reported {
 struct Known<'a> {
     labels: Vec<&'a str>,
     baseline: &'a str,
-    reported: &'a [Reported],
+    reported: &'a [ReportedMetrics],
 }
 
 impl Known<'_> {
@@ -134,7 +136,7 @@ pub fn read(study: &Study) -> Result<Publication, StudyError> {
 
 /// Reads what a study says of its publication and refuses names that the study has not. The places
 /// in the errors are those in the study file.
-pub fn check(study: &Study, reported: &[Reported]) -> Result<Publication, StudyError> {
+pub fn check(study: &Study, reported: &[ReportedMetrics]) -> Result<Publication, StudyError> {
     let labels: Vec<&str> = study.contenders.iter().map(|one| one.label.as_str()).collect();
     let baseline = labels[study.baseline];
     read_with(study, Some(&Known { labels, baseline, reported }))
@@ -220,13 +222,13 @@ pub fn summary(plan: &Plan, records: &[Record], analysis: &Analysis) -> Vec<Bloc
         ));
     }
     let of = |outcome| judged.iter().filter(move |one| one.outcome == outcome);
-    for (outcome, words) in [(Outcome::Holds, "Holds"), (Outcome::Fails, "Fails")] {
+    for (outcome, words) in [(GateOutcome::Holds, "Holds"), (GateOutcome::Fails, "Fails")] {
         let texts: Vec<String> = of(outcome).map(|one| format!("“{}”", one.text)).collect();
         if !texts.is_empty() {
             said.push(format!("{words} here: {}.", list(&texts)));
         }
     }
-    let open = of(Outcome::Inconclusive).count();
+    let open = of(GateOutcome::Inconclusive).count();
     if open > 0 {
         said.push(format!("Inconclusive here: {}.", counted(open, "conclusion")));
     }
@@ -235,13 +237,18 @@ pub fn summary(plan: &Plan, records: &[Record], analysis: &Analysis) -> Vec<Bloc
 
 impl Publication {
     /// Judges the conclusions.
-    pub fn judge(&self, plan: &Plan, records: &[Record], analysis: &Analysis) -> Vec<Judged> {
+    pub fn judge(
+        &self,
+        plan: &Plan,
+        records: &[Record],
+        analysis: &Analysis,
+    ) -> Vec<JudgedConclusion> {
         let result = Measurements { plan, records, analysis };
         self.claims.iter().map(|claim| claim.judge(result)).collect()
     }
 }
 
-/// What "here" is: the device, the trials, and how much of each load.
+/// What "here" is: the device, the trials, and how much of each workload.
 fn here(result: Measurements<'_>) -> String {
     let amounts = result
         .plan

@@ -1,18 +1,18 @@
 //! What was measured in the place of a published number.
 
 use lab::analysis::{ContenderAnalysis, WorkloadAnalysis};
-use lab::judgement::Result;
-use lab::load::{Latency, Unit as LoadUnit};
+use lab::judgement::Measurements;
 use lab::record::{Phase, counted_trials};
 use lab::statistics::{self, ComparisonOptions};
 use lab::words;
+use lab::workload::{Latency, Unit as WorkloadUnit};
 use serde_json::Value;
 
 use crate::table::{Figure, Reference, Statistic, Unit};
 
 /// A measured figure, with its interval where the statistics give one.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Measured {
+pub struct MeasuredFigure {
     /// The figure.
     pub value: f64,
     /// Its interval.
@@ -24,33 +24,33 @@ pub struct Measured {
 /// What a measured figure is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Quantity {
-    /// A figure in the load's own unit.
-    Of(LoadUnit),
+    /// A figure in the workload's own unit.
+    Of(WorkloadUnit),
     /// A ratio.
     Ratio,
     /// A number of operations.
     Count,
-    /// A number in the unit that the load's own report has.
+    /// A number in the unit that the workload's own report has.
     Plain,
 }
 
-const TIME: Quantity = Quantity::Of(LoadUnit::Nanoseconds);
+const TIME: Quantity = Quantity::Of(WorkloadUnit::Nanoseconds);
 
-impl Measured {
-    fn plain(value: f64, quantity: Quantity) -> Measured {
-        Measured { value, ends: None, quantity }
+impl MeasuredFigure {
+    fn plain(value: f64, quantity: Quantity) -> MeasuredFigure {
+        MeasuredFigure { value, ends: None, quantity }
     }
 
     /// A ratio the other way round.
-    fn turned(self) -> Measured {
+    fn turned(self) -> MeasuredFigure {
         let ends = self.ends.map(|(low, high)| (high.recip(), low.recip()));
-        Measured { value: self.value.recip(), ends, ..self }
+        MeasuredFigure { value: self.value.recip(), ends, ..self }
     }
 
     /// The figure in the unit of the published one; as it is where the two do not go together.
-    pub fn in_unit(self, unit: Option<Unit>) -> Option<Measured> {
+    pub fn in_unit(self, unit: Option<Unit>) -> Option<MeasuredFigure> {
         let unit = unit.filter(|unit| unit.of == self.quantity)?;
-        Some(Measured {
+        Some(MeasuredFigure {
             value: self.value / unit.size,
             ends: self.ends.map(|(low, high)| (low / unit.size, high / unit.size)),
             quantity: self.quantity,
@@ -86,12 +86,12 @@ pub fn digits(value: f64) -> String {
 }
 
 /// Label of the contender that a reference compares with.
-pub fn baseline_of<'a>(result: Result<'a>, reference: &'a Reference) -> &'a str {
+pub fn baseline_of<'a>(result: Measurements<'a>, reference: &'a Reference) -> &'a str {
     reference.baseline.as_deref().unwrap_or(result.plan.baseline_label())
 }
 
 /// What was measured for a reference; nothing where no trial yielded it.
-pub fn measure(result: Result<'_>, reference: &Reference) -> Option<Measured> {
+pub fn measure(result: Measurements<'_>, reference: &Reference) -> Option<MeasuredFigure> {
     let workload = result.analysis.workload(&reference.workload)?;
     let contender = workload.contender(&reference.contender)?;
     match (&reference.figure, reference.statistic) {
@@ -115,7 +115,7 @@ pub fn measure(result: Result<'_>, reference: &Reference) -> Option<Measured> {
         (Figure::Operation(name), Statistic::Rate) => {
             let seconds = counted_seconds(result, reference)?;
             let count = of_operation(contender, name, Statistic::Count)?;
-            Some(Measured::plain(count.value / seconds, Quantity::Plain))
+            Some(MeasuredFigure::plain(count.value / seconds, Quantity::Plain))
         }
         (Figure::Operation(name), statistic) => of_operation(contender, name, statistic),
         (Figure::Detail(place), _) => {
@@ -127,36 +127,36 @@ pub fn measure(result: Result<'_>, reference: &Reference) -> Option<Measured> {
     }
 }
 
-fn of_summary(summary: &statistics::Summary, quantity: Quantity) -> Measured {
+fn of_summary(summary: &statistics::SampleSummary, quantity: Quantity) -> MeasuredFigure {
     let ends = summary.median_interval.map(|interval| (interval.low, interval.high));
-    Measured { value: summary.median, ends, quantity }
+    MeasuredFigure { value: summary.median, ends, quantity }
 }
 
 /// The median over the trials, with its interval.
-fn of_trials(values: Vec<f64>, quantity: Quantity) -> Option<Measured> {
+fn of_trials(values: Vec<f64>, quantity: Quantity) -> Option<MeasuredFigure> {
     Some(of_summary(&statistics::summarize(&values).ok()?, quantity))
 }
 
 /// The ratio of samples by block, `over` to `under`.
-fn compared(under: &[Option<f64>], over: &[Option<f64>]) -> Option<Measured> {
+fn compared(under: &[Option<f64>], over: &[Option<f64>]) -> Option<MeasuredFigure> {
     let (under, over) = statistics::pairs(under, over);
     let found = statistics::compare(&under, &over, &ComparisonOptions::default()).ok()?;
     let ends = found.interval.map(|interval| (interval.low, interval.high));
-    Some(Measured { ends, ..Measured::plain(found.ratio?, Quantity::Ratio) })
+    Some(MeasuredFigure { ends, ..MeasuredFigure::plain(found.ratio?, Quantity::Ratio) })
 }
 
 /// What a metric costs relative to the reference's baseline, and the unit of the metric: as the analysis has it, which
 /// compares with the study's baseline; of another pair an interval of its own.
 fn metric_cost(
-    result: Result<'_>,
+    result: Measurements<'_>,
     workload: &WorkloadAnalysis,
     metric: &str,
     reference: &Reference,
-) -> Option<(Measured, LoadUnit)> {
+) -> Option<(MeasuredFigure, WorkloadUnit)> {
     let (label, baseline) = (reference.contender.as_str(), baseline_of(result, reference));
     let unit = workload.contender(label)?.metrics.iter().find(|entry| entry.name == metric)?.unit;
     if label == baseline {
-        return Some((Measured::plain(1.0, Quantity::Ratio), unit));
+        return Some((MeasuredFigure::plain(1.0, Quantity::Ratio), unit));
     }
     let known = workload.comparisons.iter().find(|entry| {
         let pair = (entry.contender.as_str(), entry.baseline.as_str());
@@ -165,7 +165,8 @@ fn metric_cost(
     let cost = match known {
         Some(known) => {
             let ends = known.cost_ends();
-            let cost = Measured { ends, ..Measured::plain(known.cost()?, Quantity::Ratio) };
+            let cost =
+                MeasuredFigure { ends, ..MeasuredFigure::plain(known.cost()?, Quantity::Ratio) };
             // The same pair may be seen from the other side.
             if known.contender == label { cost } else { cost.turned() }
         }
@@ -186,7 +187,7 @@ fn metric_cost(
 /// The times of a phase in ns, a place for each block; of mkfs those of the blocks of all workloads,
 /// since it comes before a trial's workload is begun and knows nothing of it.
 fn phase_times(
-    result: Result<'_>,
+    result: Measurements<'_>,
     reference: &Reference,
     phase: Phase,
     label: &str,
@@ -213,18 +214,19 @@ fn of_operation(
     contender: &ContenderAnalysis,
     name: &str,
     statistic: Statistic,
-) -> Option<Measured> {
+) -> Option<MeasuredFigure> {
     let latency = contender.latencies.iter().find(|entry| entry.operation == name)?;
     // The count is of all trials; a publication's is of one run.
     let completed = contender.trials.saturating_sub(contender.failed);
     match statistic {
-        Statistic::Count => (completed > 0)
-            .then(|| Measured::plain(latency.count as f64 / completed as f64, Quantity::Count)),
+        Statistic::Count => (completed > 0).then(|| {
+            MeasuredFigure::plain(latency.count as f64 / completed as f64, Quantity::Count)
+        }),
         Statistic::Average => (latency.count > 0)
-            .then(|| Measured::plain(latency.total_ns as f64 / latency.count as f64, TIME)),
-        Statistic::Max => Some(Measured::plain(latency.max_ns as f64, TIME)),
+            .then(|| MeasuredFigure::plain(latency.total_ns as f64 / latency.count as f64, TIME)),
+        Statistic::Max => Some(MeasuredFigure::plain(latency.max_ns as f64, TIME)),
         Statistic::Percentile(quantile) => {
-            Some(Measured::plain(percentile(latency, quantile)? as f64, TIME))
+            Some(MeasuredFigure::plain(percentile(latency, quantile)? as f64, TIME))
         }
         _ => None,
     }
@@ -234,13 +236,13 @@ fn percentile(latency: &Latency, quantile: f64) -> Option<u64> {
     latency.quantiles_ns.iter().find(|(known, _)| *known == quantile).map(|(_, ns)| *ns)
 }
 
-/// Seconds over which a load counts its operations, of those that run for a time.
-fn counted_seconds(result: Result<'_>, reference: &Reference) -> Option<f64> {
+/// Seconds over which a workload counts its operations, of those that run for a time.
+fn counted_seconds(result: Measurements<'_>, reference: &Reference) -> Option<f64> {
     let mut workloads = result.plan.study.workloads.iter();
     workloads.find(|workload| workload.name == reference.workload)?.load.counted_seconds()
 }
 
-/// What stands at a place of a load's own report, as [`Figure::Detail`] writes it.
+/// What stands at a place of a workload's own report, as [`Figure::Detail`] writes it.
 fn detail<'a>(report: &'a Value, place: &str) -> Option<&'a Value> {
     let mut at = report;
     // The entries of a list that the steps so far left over.

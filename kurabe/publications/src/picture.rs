@@ -2,14 +2,14 @@
 //! interval. Times of another machine and another amount of work do not compare, factors do: so bars
 //! are multiples of a reference where the study names one, each of its own origin.
 
-use lab::judgement::Result as Measurements;
+use lab::judgement::Measurements;
 use lab::words;
-use report::chart::{Axis, Chart, Key, Mark, Point, Series, extremes};
+use report::chart::{Axis, Chart, ChartSeries, LegendEntry, Point, SeriesStyle, extremes};
 use report::table::{Cell, Table};
 
 use crate::beside::{Along, along, of_contender, unnamed};
-use crate::measured::{Measured, Quantity, digits, measure};
-use crate::table::{self, Each, Figure, Picture, Published, Reference, Statistic};
+use crate::measured::{MeasuredFigure, Quantity, digits, measure};
+use crate::table::{self, Each, Figure, Published, Reference, Statistic, TablePicture};
 
 /// Bars are on an axis of factors where the largest is more than so many times the smallest.
 const LINEAR_SPREAD_MAX: f64 = 20.0;
@@ -56,7 +56,7 @@ pub fn charts(result: Measurements<'_>, published: &Published, id: &str) -> Vec<
 fn chart(
     result: Measurements<'_>,
     published: &Published,
-    picture: &Picture,
+    picture: &TablePicture,
     place: usize,
     head: &str,
     id: String,
@@ -170,7 +170,7 @@ impl Line<'_> {
                     ..one.clone()
                 };
                 let ratio = if base.contender == one.contender {
-                    Measured { value: 1.0, ends: None, ..measured }
+                    MeasuredFigure { value: 1.0, ends: None, ..measured }
                 } else {
                     measure(result, &ratio)?
                 };
@@ -201,17 +201,21 @@ fn draw(id: String, title: String, axis: String, bars: &[Bar], workloads: &[Stri
         let row = row as f64;
         let said = format!("{}: {}", bar.label, bar.words);
         let point = Point { low: Some(from), ..Point::at(bar.value, row, said) };
-        let mut one = |mark, point| series.push(Series { key: bar.key, mark, points: vec![point] });
-        one(if bar.key == 0 { Mark::Hatched } else { Mark::Bars }, point.clone());
+        let mut one =
+            |mark, point| series.push(ChartSeries { key: bar.key, mark, points: vec![point] });
+        one(if bar.key == 0 { SeriesStyle::Hatched } else { SeriesStyle::Bars }, point.clone());
         if let Some((low, high)) = bar.ends {
             let ends = (low.clamp(left, right), high.clamp(left, right));
             let cut = [low < left, high > right];
-            one(Mark::Whisker, Point { low: Some(ends.0), high: Some(ends.1), cut, ..point });
+            one(
+                SeriesStyle::Whisker,
+                Point { low: Some(ends.0), high: Some(ends.1), cut, ..point },
+            );
         }
         let end = bar.ends.map_or(bar.value, |ends| ends.1.clamp(bar.value, right));
-        one(Mark::Label, Point::at(end.max(from), row, bar.words.clone()));
+        one(SeriesStyle::Label, Point::at(end.max(from), row, bar.words.clone()));
     }
-    let key = |name: &str, style| Key { name: name.into(), style, group: "publication" };
+    let key = |name: &str, style| LegendEntry { name: name.into(), style, group: "publication" };
     let mut keys = vec![key("published", PUBLISHED_STYLE)];
     for (layer, workload) in workloads.iter().enumerate() {
         let name = if workloads.len() > 1 { format!("{workload}, here") } else { "here".into() };

@@ -4,10 +4,10 @@
 //! statistic of that. It is put together from what the table, the row and the column say, the inner
 //! one first. A cell without one stands alone: it was measured by the publication only.
 
-use lab::load::Unit as LoadUnit;
 use lab::quantity::parse_duration;
 use lab::record::Phase;
 use lab::suggestion::unknown;
+use lab::workload::PublishedUnit as WorkloadUnit;
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
@@ -25,35 +25,35 @@ pub struct Published {
     /// What a reader must know to compare it with what was measured here.
     pub note: Option<String>,
     /// How it is drawn, if at all.
-    pub picture: Option<Picture>,
+    pub picture: Option<TablePicture>,
     /// Heads of the columns after that of the rows' heads.
     pub columns: Vec<String>,
     /// The rows, each as long as `columns`.
-    pub rows: Vec<Row>,
+    pub rows: Vec<PublishedRow>,
 }
 
 /// A row of a published table.
 #[derive(Debug, Clone)]
-pub struct Row {
+pub struct PublishedRow {
     /// Its head.
     pub head: String,
     /// Its cells.
-    pub cells: Vec<Cell>,
+    pub cells: Vec<PublishedCell>,
 }
 
 /// A cell of a published table.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
-pub struct Cell {
+pub struct PublishedCell {
     /// The number as published, without its unit; empty where none was published.
     pub text: String,
     /// Its unit.
-    pub unit: Option<Unit>,
+    pub unit: Option<PublishedUnit>,
     /// What stands for it here, one entry a workload.
     pub here: Vec<Reference>,
 }
 
-impl Cell {
+impl PublishedCell {
     /// The published number, or the middle and the ends of a range such as `10 to 20`.
     pub fn number(&self) -> Option<(f64, Option<(f64, f64)>)> {
         let number = |text: &str| text.trim().parse::<f64>().ok().filter(|n| n.is_finite());
@@ -70,7 +70,7 @@ impl Cell {
 /// How a table is drawn: bars, the published ones beside those measured here.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Picture {
+pub struct TablePicture {
     /// What has a picture of its own.
     pub each: Each,
     /// Heads of the rows or columns that are drawn; all by default.
@@ -93,7 +93,7 @@ pub enum Each {
 
 /// A unit of published numbers.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Unit {
+pub struct PublishedUnit {
     /// Its name in a study file.
     pub name: &'static str,
     /// What is measured in it.
@@ -102,17 +102,21 @@ pub struct Unit {
     pub size: f64,
 }
 
-const UNITS: [Unit; 6] = [
-    Unit { name: "s", of: Quantity::Of(LoadUnit::Nanoseconds), size: 1e9 },
-    Unit { name: "ms", of: Quantity::Of(LoadUnit::Nanoseconds), size: 1e6 },
-    Unit { name: "us", of: Quantity::Of(LoadUnit::Nanoseconds), size: 1e3 },
-    Unit { name: "MB/s", of: Quantity::Of(LoadUnit::BytesPerSecond), size: 1e6 },
-    Unit { name: "MiB/s", of: Quantity::Of(LoadUnit::BytesPerSecond), size: 1_048_576.0 },
-    Unit { name: "/s", of: Quantity::Of(LoadUnit::OperationsPerSecond), size: 1.0 },
+const UNITS: [PublishedUnit; 6] = [
+    PublishedUnit { name: "s", of: Quantity::Of(WorkloadUnit::Nanoseconds), size: 1e9 },
+    PublishedUnit { name: "ms", of: Quantity::Of(WorkloadUnit::Nanoseconds), size: 1e6 },
+    PublishedUnit { name: "us", of: Quantity::Of(WorkloadUnit::Nanoseconds), size: 1e3 },
+    PublishedUnit { name: "MB/s", of: Quantity::Of(WorkloadUnit::BytesPerSecond), size: 1e6 },
+    PublishedUnit {
+        name: "MiB/s",
+        of: Quantity::Of(WorkloadUnit::BytesPerSecond),
+        size: 1_048_576.0,
+    },
+    PublishedUnit { name: "/s", of: Quantity::Of(WorkloadUnit::OperationsPerSecond), size: 1.0 },
 ];
 
-impl<'de> Deserialize<'de> for Unit {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Unit, D::Error> {
+impl<'de> Deserialize<'de> for PublishedUnit {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<PublishedUnit, D::Error> {
         let name = String::deserialize(from)?;
         let names = UNITS.map(|unit| unit.name);
         let error = || D::Error::custom(unknown("unit is called", &name, &names));
@@ -146,7 +150,7 @@ pub enum Figure {
     Phase(Phase),
     /// The latencies of a kind of operation, by its name.
     Operation(String),
-    /// A number in the load's own report, by its place: `/` stands between the steps, a number
+    /// A number in the workload's own report, by its place: `/` stands between the steps, a number
     /// counts the entries of a list, from its end when negative, `key=value` keeps those entries
     /// that have it, and `2:` those beyond the first two.
     Detail(String),
@@ -164,7 +168,7 @@ pub enum Statistic {
     Cost,
     /// Operations of one trial.
     Count,
-    /// Operations a second of the time that the load counts.
+    /// Operations a second of the time that the workload counts.
     Rate,
     /// Mean latency.
     Average,
@@ -225,7 +229,7 @@ struct TableText {
     title: String,
     source: Option<String>,
     note: Option<String>,
-    unit: Option<Unit>,
+    unit: Option<PublishedUnit>,
     #[serde(default)]
     here: Here,
     /// How long the published run counted: each column of counts is followed by their rate then.
@@ -243,7 +247,7 @@ struct TableText {
 struct ColumnText {
     #[serde(default)]
     head: String,
-    unit: Option<Unit>,
+    unit: Option<PublishedUnit>,
     #[serde(default)]
     here: Here,
 }
@@ -254,7 +258,7 @@ struct ColumnText {
 struct RowText {
     #[serde(default)]
     head: String,
-    unit: Option<Unit>,
+    unit: Option<PublishedUnit>,
     #[serde(default)]
     here: Here,
     #[serde(default)]
@@ -322,7 +326,7 @@ pub fn read_table(
         None => None,
         Some(picture) => {
             let place = format!("{field}.picture");
-            let picture: Picture = read(picture, &place)?;
+            let picture: TablePicture = read(picture, &place)?;
             picture.check(&place, &rows, &heads)?;
             Some(picture)
         }
@@ -339,7 +343,7 @@ impl TableText {
         columns: &[ColumnText],
         counted_seconds: Option<f64>,
         known: Option<&Known<'_>>,
-    ) -> Result<Row, Error> {
+    ) -> Result<PublishedRow, Error> {
         let row: RowText = read(row, place)?;
         row.here.check(&format!("{place}.here"), known)?;
         if row.cells.len() > columns.len() {
@@ -358,7 +362,7 @@ impl TableText {
                 Some(Value::Number(number)) => number.to_string(),
                 // As an earlier kurabe kept it.
                 Some(other) => {
-                    cells.push(read::<Cell>(other, &place)?);
+                    cells.push(read::<PublishedCell>(other, &place)?);
                     continue;
                 }
             };
@@ -367,13 +371,13 @@ impl TableText {
             if let Some(known) = known {
                 here.iter().try_for_each(|one| known.check_figure(one, &place))?;
             }
-            let cell = Cell { text, unit, here };
+            let cell = PublishedCell { text, unit, here };
             let rate = counted_seconds.filter(|_| column.counts());
             let rate = rate.map(|seconds| cell.rate(seconds));
             cells.push(cell);
             cells.extend(rate);
         }
-        Ok(Row { head: row.head, cells })
+        Ok(PublishedRow { head: row.head, cells })
     }
 }
 
@@ -383,12 +387,12 @@ impl ColumnText {
     }
 }
 
-impl Cell {
+impl PublishedCell {
     /// The rate that belongs to a count over so many seconds.
-    fn rate(&self, seconds: f64) -> Cell {
+    fn rate(&self, seconds: f64) -> PublishedCell {
         let text = self.text.parse::<f64>().map(|count| crate::measured::digits(count / seconds));
         let of = |one: &Reference| Reference { statistic: Statistic::Rate, ..one.clone() };
-        Cell {
+        PublishedCell {
             text: text.unwrap_or_default(),
             unit: self.unit,
             here: self.here.iter().map(of).collect(),
@@ -396,8 +400,8 @@ impl Cell {
     }
 }
 
-impl Picture {
-    fn check(&self, field: &str, rows: &[Row], columns: &[String]) -> Result<(), Error> {
+impl TablePicture {
+    fn check(&self, field: &str, rows: &[PublishedRow], columns: &[String]) -> Result<(), Error> {
         let rows: Vec<&str> = rows.iter().map(|row| row.head.as_str()).collect();
         let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
         let (lines, across) = match self.each {

@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use lab::contender::Known;
-use lab::load::{LoadReport, Metric, Unit as LoadUnit};
 use lab::record::{Phase, PhaseRecord};
 use lab::study_file;
-use report::chart::{Chart, Mark};
+use lab::workload::{Metric, Unit as WorkloadUnit, WorkloadReport};
+use report::chart::{Chart, SeriesStyle};
 use report::document::{markdown, terminal};
 use report::html;
 use report::table::Table;
@@ -212,13 +212,13 @@ fn bars_are_multiples_of_the_reference_of_their_own_origin() {
     assert_eq!(titles, ["Times: time", "By system: run"]);
     assert_eq!(charts[0].id, "published-1-picture-1");
     assert_eq!(charts[0].x.title, "time, as a multiple of one");
-    let bars = |chart: &Chart, mark: Mark| -> Vec<f64> {
+    let bars = |chart: &Chart, mark: SeriesStyle| -> Vec<f64> {
         let all = chart.series.iter().filter(|series| series.mark == mark);
         all.map(|series| (series.points[0].x * 1000.0).round() / 1000.0).collect()
     };
-    assert_eq!(bars(charts[0], Mark::Hatched), [1.0, 1.656]);
-    assert_eq!(bars(charts[0], Mark::Bars), [1.0, 2.0, 3.0]);
-    assert_eq!(bars(charts[1], Mark::Hatched), [6500.0, 231.0]);
+    assert_eq!(bars(charts[0], SeriesStyle::Hatched), [1.0, 1.656]);
+    assert_eq!(bars(charts[0], SeriesStyle::Bars), [1.0, 2.0, 3.0]);
+    assert_eq!(bars(charts[1], SeriesStyle::Hatched), [6500.0, 231.0]);
     assert!(charts[1].x.logarithmic, "{:?}", charts[1].x);
     assert!(charts[0].says.contains("two, published: 1.656 (194.82 s)"), "{}", charts[0].says);
 }
@@ -235,8 +235,8 @@ fn operations_and_details_of_a_load_have_their_numbers() {
         let all =
             [entry("end", 1), entry("end", 2), entry("warm", 3), entry("end", 4), entry("x", 5)];
         let details = serde_json::json!({ "progress": all });
-        let metrics = vec![Metric::new("time", 1e9, LoadUnit::Nanoseconds)];
-        record.load = Some(LoadReport { details, metrics, ..Default::default() });
+        let metrics = vec![Metric::new("time", 1e9, WorkloadUnit::Nanoseconds)];
+        record.load = Some(WorkloadReport { details, metrics, ..Default::default() });
     }
     let analysis = lab::judgement::analyse(&plan, &records, None);
     let blocks = section(&plan, &records, &analysis);
@@ -250,7 +250,7 @@ fn what_cannot_be_read_is_named_with_its_place() {
         assert!(STUDY.contains(from), "{from}");
         let text = study_file::parse(Path::new("s"), &STUDY.replacen(from, to, 1)).unwrap();
         let study = text.resolve(&Known::named(["ext4", "xfs", "btrfs"])).unwrap();
-        let reported = [Reported {
+        let reported = [ReportedMetrics {
             workload: "load".into(),
             metrics: vec!["time".into()],
             operations: vec!["Put".into()],

@@ -11,14 +11,14 @@ use hdrhistogram::Histogram;
 use hdrhistogram::serialization::V2DeflateSerializer;
 use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
 use report::page::{page, pictures};
-use report::source::Source;
+use report::source::ResultSource;
 
 #[path = "../tests/harness/mod.rs"]
 mod harness;
 
-use lab::load::Latency;
+use lab::workload::Latency;
 
-use harness::{complete, load_report, make, study, time_ns};
+use harness::{complete, make, study, time_ns, workload_report};
 
 const LABELS: [&str; 4] = ["ext4", "xfs", "btrfs", "raw"];
 
@@ -27,7 +27,7 @@ const INTERVALS: u64 = 12;
 const SAMPLES: u64 = 1000;
 
 /// The latencies of a trial: from some µs to some ms, most of them short, recorded in histograms
-/// of the bounds that the loads have.
+/// of the bounds that the workloads have.
 fn log() -> String {
     let mut bytes = Vec::new();
     let mut serializer = V2DeflateSerializer::new();
@@ -65,10 +65,10 @@ fn main() {
         let time = time_ns(record, &LABELS);
         complete(record, time);
         if record.workload != "one" {
-            record.load = Some(load_report(1e17 / time as f64));
+            record.load = Some(workload_report(1e17 / time as f64));
         }
         if with_histograms {
-            let mut load = load_report(1e17 / time as f64);
+            let mut load = workload_report(1e17 / time as f64);
             let known = load.latencies[0].clone();
             let of = |operation: String, count| Latency { operation, count, ..known.clone() };
             load.latencies =
@@ -83,7 +83,7 @@ fn main() {
         println!("histograms of {} bytes next to each record", log.len());
     }
     let begun = Instant::now();
-    let source = Source::read(&made.directory()).expect("it was just written");
+    let source = ResultSource::read(&made.directory()).expect("it was just written");
     let read = begun.elapsed();
     let html = page(&source, &[]);
     let rendered = begun.elapsed() - read;

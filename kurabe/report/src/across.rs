@@ -1,22 +1,23 @@
 //! Several results side by side, such as before and after a kernel upgrade: the same contender under
-//! the same load, in one result and in another.
+//! the same workload, in one result and in another.
 //!
 //! The results were not interleaved, so nothing is paired, and whatever else changed between them is
 //! part of every ratio; all that is printed says so. What has no counterpart is named, and so is what
 //! has one of another definition.
 
 use lab::condition::Gate;
-use lab::load::Unit;
 use lab::statistics::{
-    ComparisonOptions, Summary, UnpairedComparison, Verdict, compare_unpaired_family, summarize,
+    ComparisonOptions, SampleSummary, UnpairedComparison, Verdict, compare_unpaired_family,
+    summarize,
 };
+use lab::workload::Unit;
 
 use lab::words::ratio_with_interval;
 
 use crate::document::Block;
 use crate::sessions::{Fact, facts, sessions};
-use crate::source::{Source, value_of};
-use crate::svg::{self, Place};
+use crate::source::{ResultSource, value_of};
+use crate::svg::{self, SvgDestination};
 use crate::table::{Cell, Table, Tone};
 use crate::tables::{self, gate_text, tone_of, verdict_text};
 use crate::{export, html, text};
@@ -32,12 +33,12 @@ pub const NOT_INTERLEAVED: &str = "these results were not interleaved: whatever 
 #[derive(Debug)]
 pub struct Across<'a> {
     /// The results.
-    pub sources: &'a [Source],
+    pub sources: &'a [ResultSource],
     /// What each is called in tables: A, B and so on.
     pub names: Vec<String>,
     /// Where each came from, in the same order: path, kernel, day.
     pub origins: Vec<String>,
-    /// The loads that at least two of them have.
+    /// The workloads that at least two of them have.
     pub workloads: Vec<AcrossWorkload>,
     /// What has no counterpart, one of another definition, or one that did other work, in words.
     pub notes: Vec<String>,
@@ -58,7 +59,7 @@ pub struct AcrossWorkload {
     pub metrics: Vec<AcrossMetric>,
 }
 
-/// One metric of a load in all results.
+/// One metric of a workload in all results.
 #[derive(Debug)]
 pub struct AcrossMetric {
     /// Its name.
@@ -77,14 +78,14 @@ pub struct AcrossContender {
     /// Its samples in each result.
     pub samples: Vec<Vec<f64>>,
     /// Their summaries.
-    pub summaries: Vec<Option<Summary>>,
+    pub summaries: Vec<Option<SampleSummary>>,
     /// Each result after the first, compared with it, as costs: above 1 is worse, of a throughput too.
     pub comparisons: Vec<UnpairedComparison>,
 }
 
 impl<'a> Across<'a> {
     /// Sets results beside each other; at least two.
-    pub fn new(sources: &'a [Source]) -> Across<'a> {
+    pub fn new(sources: &'a [ResultSource]) -> Across<'a> {
         let names: Vec<String> = (0..sources.len()).map(letter).collect();
         let first = &sources[0];
         let study = &first.plan.study;
@@ -117,16 +118,16 @@ impl Across<'_> {
         if metrics().any(|metric| !metric.contenders.is_empty()) {
             return None;
         }
-        let of_each = |of: &dyn Fn(&Source) -> Vec<String>| {
+        let of_each = |of: &dyn Fn(&ResultSource) -> Vec<String>| {
             let each = self.sources.iter().zip(&self.names);
             let words =
                 each.map(|(source, name)| format!("{name} has {}", text::list(&of(source))));
             words.collect::<Vec<_>>().join("; ")
         };
-        let loads = |source: &Source| -> Vec<String> {
+        let loads = |source: &ResultSource| -> Vec<String> {
             source.plan.study.workloads.iter().map(|load| load.name.clone()).collect()
         };
-        let contenders = |source: &Source| -> Vec<String> {
+        let contenders = |source: &ResultSource| -> Vec<String> {
             source.plan.study.contenders.iter().map(|entry| entry.label.clone()).collect()
         };
         let why = if self.workloads.is_empty() {
@@ -161,7 +162,7 @@ fn letter(place: usize) -> String {
     }
 }
 
-fn workload(sources: &[Source], name: &str, options: &ComparisonOptions) -> AcrossWorkload {
+fn workload(sources: &[ResultSource], name: &str, options: &ComparisonOptions) -> AcrossWorkload {
     let all = sources.iter().flat_map(|source| &source.analysis.workloads);
     let all = all.filter(|workload| workload.workload == name);
     let metrics = all.flat_map(|workload| &workload.contenders).flat_map(|one| &one.metrics);
@@ -173,20 +174,20 @@ fn workload(sources: &[Source], name: &str, options: &ComparisonOptions) -> Acro
     AcrossWorkload { name: name.into(), metrics: metrics.collect() }
 }
 
-/// Why a contender of a result is not compared under a load, where it is not.
-fn violation(source: &Source, workload: &str, label: &str) -> Option<String> {
+/// Why a contender of a result is not compared under a workload, where it is not.
+fn violation(source: &ResultSource, workload: &str, label: &str) -> Option<String> {
     source.analysis.workload(workload)?.contender(label)?.violation()
 }
 
 /// All contenders and all later results are one family.
 fn contenders(
-    sources: &[Source],
+    sources: &[ResultSource],
     workload: &str,
     metric: &str,
     unit: Unit,
     options: &ComparisonOptions,
 ) -> Vec<AcrossContender> {
-    let samples_of = |source: &Source, label: &str| -> Vec<f64> {
+    let samples_of = |source: &ResultSource, label: &str| -> Vec<f64> {
         let contenders = &source.plan.study.contenders;
         let Some(place) = contenders.iter().position(|other| other.label == label) else {
             return Vec::new();
@@ -211,10 +212,11 @@ fn contenders(
     let cost = |value: &f64| if unit.more_is_better() { value.recip() } else { *value };
     let costs = |samples: &[f64]| -> Vec<f64> { samples.iter().map(cost).collect() };
     // Who lost data is compared with nobody, and a zero has no ratio.
-    let comparable = |source: &Source, contender: &AcrossContender, samples: &[f64]| -> Vec<f64> {
-        let is_lost = violation(source, workload, &contender.label).is_some();
-        if is_lost || samples.contains(&0.0) { Vec::new() } else { costs(samples) }
-    };
+    let comparable =
+        |source: &ResultSource, contender: &AcrossContender, samples: &[f64]| -> Vec<f64> {
+            let is_lost = violation(source, workload, &contender.label).is_some();
+            if is_lost || samples.contains(&0.0) { Vec::new() } else { costs(samples) }
+        };
     let pairs: Vec<(Vec<f64>, Vec<f64>)> = found
         .iter()
         .flat_map(|contender| {
@@ -234,13 +236,13 @@ fn contenders(
 }
 
 /// The facts that are not the same in all results, or not in all sessions of one.
-fn differences(sources: &[Source], names: &[String]) -> Table {
+fn differences(sources: &[ResultSource], names: &[String]) -> Table {
     facts_that_differ(&sources.iter().collect::<Vec<_>>(), names)
 }
 
 /// The same of results that are named one by one.
-pub(crate) fn facts_that_differ(sources: &[&Source], names: &[String]) -> Table {
-    let facts_of = |source: &&Source| facts(&sessions(source));
+pub(crate) fn facts_that_differ(sources: &[&ResultSource], names: &[String]) -> Table {
+    let facts_of = |source: &&ResultSource| facts(&sessions(source));
     let facts: Vec<Vec<Fact>> = sources.iter().map(facts_of).collect();
     let heads = std::iter::once("fact".to_string()).chain(names.iter().cloned());
     let mut table = Table { heads: heads.collect(), rows: Vec::new() };
@@ -266,7 +268,7 @@ fn shown(fact: &Fact) -> String {
     values.join(", later ")
 }
 
-/// The metrics of a load: one row for each contender and result.
+/// The metrics of a workload: one row for each contender and result.
 pub fn figure_table(across: &Across<'_>, metric: &AcrossMetric) -> Table {
     let summaries = metric.contenders.iter().flat_map(|one| one.summaries.iter().flatten());
     let head = format!("{} ({})", metric.name, tables::brackets(summaries));
@@ -464,5 +466,7 @@ pub fn page(across: &Across<'_>) -> String {
 pub fn pictures(across: &Across<'_>) -> Vec<(String, String)> {
     let workloads = across.workloads.iter().enumerate();
     let charts = workloads.flat_map(|(index, one)| charts::charts(across, one, index));
-    charts.map(|chart| (format!("{}.svg", chart.id), svg::draw(&chart, Place::File))).collect()
+    charts
+        .map(|chart| (format!("{}.svg", chart.id), svg::draw(&chart, SvgDestination::File)))
+        .collect()
 }

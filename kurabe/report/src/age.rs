@@ -7,7 +7,7 @@ use lab::plan::Plan;
 use lab::record::Record;
 use lab::words::ratio_with_interval;
 
-use crate::charts::View;
+use crate::charts::WorkloadView;
 use crate::charts::layout::{self, Lying};
 use crate::document::Block;
 use crate::table::{Cell, Table};
@@ -139,7 +139,7 @@ fn order(workload: &WorkloadAnalysis, pairs: &[(&Contender, &Contender)]) -> Opt
 }
 
 /// How the files lay before the run and lie after it: the measures, and a picture of the disk.
-pub fn layouts(view: &View<'_>) -> Vec<Block> {
+pub fn layouts(view: &WorkloadView<'_>) -> Vec<Block> {
     let found = of_view(view);
     if found.is_empty() {
         return Vec::new();
@@ -184,7 +184,7 @@ pub fn layouts(view: &View<'_>) -> Vec<Block> {
     blocks
 }
 
-fn of_view<'a>(view: &View<'a>) -> Vec<Lying<'a>> {
+fn of_view<'a>(view: &WorkloadView<'a>) -> Vec<Lying<'a>> {
     let mut all = Vec::new();
     for (key, contender) in view.analysis.contenders.iter().enumerate() {
         let label = &contender.label;

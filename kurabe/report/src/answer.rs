@@ -1,23 +1,23 @@
-//! What a reader came for: which contender is faster under which load, by how much and how sure, and
+//! What a reader came for: which contender is faster under which workload, by how much and how sure, and
 //! what could change the decision. The same blocks for the terminal, Markdown and the page.
 
 use std::collections::BTreeSet;
 
 use lab::analysis::{
-    Analysis, Comparison, ContenderAnalysis, Forecast, WorkloadAnalysis, control_words,
+    Analysis, Comparison, ContenderAnalysis, EffortForecast, WorkloadAnalysis, control_words,
 };
 use lab::plan::Plan;
 use lab::record::{Outcome, Record};
 use lab::statistics::BLOCKS_MIN_FOR_INTERVAL;
 use lab::study::LeftOut;
-use lab::warning::{Kind, Warning};
+use lab::warning::{Warning, WarningKind};
 use lab::watched::Disturbed;
 
-use crate::charts::{View, benefit, matrix, power_cuts, ratio, runs, scan};
+use crate::charts::{WorkloadView, benefit, matrix, power_cuts, ratio, runs, scan};
 use crate::document::Block;
 use crate::sessions;
-use crate::source::Source;
-use crate::standings::Standings;
+use crate::source::ResultSource;
+use crate::standings::ContenderRanking;
 use crate::tables::{
     contenders, device_text, gate_text, other_operations, primary_comparisons, trials_text,
     unchanged, verdict_mark,
@@ -28,7 +28,7 @@ use crate::{age, choice, overview, profile, stores, text};
 const WARNINGS_MAX: usize = 6;
 
 /// The answer of a result.
-pub fn answer(source: &Source) -> Vec<Block> {
+pub fn answer(source: &ResultSource) -> Vec<Block> {
     let (plan, analysis) = (&source.plan, &source.analysis);
     let loads = analysis.workloads.as_slice();
     let emulated = unchanged(loads);
@@ -84,13 +84,13 @@ fn shows_times(loads: &[WorkloadAnalysis]) -> bool {
 }
 
 /// The pictures that belong to the answer: every run, and what its time buys.
-fn pictures(source: &Source) -> Vec<Block> {
-    match View::all(source).as_slice() {
+fn pictures(source: &ResultSource) -> Vec<Block> {
+    match WorkloadView::all(source).as_slice() {
         [view] => pictures_of(view),
         _ => {
             let mut scans = scan::charts(source);
             let more = scans.split_off(scans.len().min(SCANS_SHOWN));
-            let benefit = benefit::of_loads(source);
+            let benefit = benefit::of_workload(source);
             let all = scans.into_iter().chain(runs::every(source)).chain(benefit);
             let mut blocks = Block::charts(all);
             blocks.extend(
@@ -106,16 +106,16 @@ fn pictures(source: &Source) -> Vec<Block> {
 /// So many curves of numbers that were scanned are shown unasked.
 const SCANS_SHOWN: usize = 4;
 
-/// The pictures of a load that belong to its ranking.
-pub fn pictures_of(view: &View<'_>) -> Vec<Block> {
-    let charts = power_cuts::of_load(view).into_iter().chain(runs::of_load(view));
-    let mut blocks = Block::charts(charts.chain(benefit::of_load(view)));
+/// The pictures of a workload that belong to its ranking.
+pub fn pictures_of(view: &WorkloadView<'_>) -> Vec<Block> {
+    let charts = power_cuts::of_workload(view).into_iter().chain(runs::of_workload(view));
+    let mut blocks = Block::charts(charts.chain(benefit::of_workload(view)));
     blocks.extend(maps(view));
     blocks
 }
 
 /// The maps of a fio matrix, with what they are.
-pub fn maps(view: &View<'_>) -> Vec<Block> {
+pub fn maps(view: &WorkloadView<'_>) -> Vec<Block> {
     let maps: Vec<Block> = matrix::maps(view).into_iter().map(Block::Map).collect();
     if maps.is_empty() {
         maps
@@ -124,8 +124,8 @@ pub fn maps(view: &View<'_>) -> Vec<Block> {
     }
 }
 
-/// What the confidence is of, and from how many trials: once for all loads.
-fn certainty(source: &Source) -> String {
+/// What the confidence is of, and from how many trials: once for all workloads.
+fn certainty(source: &ResultSource) -> String {
     let (plan, analysis) = (&source.plan, &source.analysis);
     let trials = trials_text(&analysis.workloads, plan, &source.records);
     let loads = || analysis.workloads.iter();
@@ -134,7 +134,8 @@ fn certainty(source: &Source) -> String {
     }
     let pairs = plan.study.workloads.len() * plan.study.contenders.len().saturating_sub(1);
     let together = if pairs > 1 { ", corrected for multiple comparisons" } else { "" };
-    let is_unsure = |one: &Warning| matches!(one.kind, Kind::Wander | Kind::FewBlocks);
+    let is_unsure =
+        |one: &Warning| matches!(one.kind, WarningKind::SerialCorrelation | WarningKind::FewBlocks);
     let only_if = if loads().flat_map(|workload| &workload.warnings).any(is_unsure) {
         " Assumes that runs do not affect each other."
     } else {
@@ -144,7 +145,7 @@ fn certainty(source: &Source) -> String {
 }
 
 /// What the ratios are, and what would decide what is open.
-fn outlook(source: &Source) -> Vec<Block> {
+fn outlook(source: &ResultSource) -> Vec<Block> {
     let analysis = &source.analysis;
     let mut said = Vec::new();
     // The table of one load has both the medians and the costs.
@@ -162,7 +163,7 @@ fn outlook(source: &Source) -> Vec<Block> {
             format!("the costs by {names} have a 95 % confidence of their own")
         }));
     }
-    let open = analysis.forecast.filter(Forecast::is_open);
+    let open = analysis.forecast.filter(EffortForecast::is_open);
     said.extend(open.and_then(|_| disturbance(analysis)));
     let pairs = analysis.workloads.iter().flat_map(|workload| &workload.comparisons);
     // Who is not ranked has no interval, however many blocks there are.
@@ -175,7 +176,7 @@ fn outlook(source: &Source) -> Vec<Block> {
     blocks.extend((!said.is_empty()).then(|| Block::Text(sentences(&said))));
     // How much more it takes, where that can be told, and the command.
     let is_worth =
-        |forecast: &Forecast| forecast.blocks.is_none_or(|(_, most)| most <= BLOCKS_TOLD);
+        |forecast: &EffortForecast| forecast.blocks.is_none_or(|(_, most)| most <= BLOCKS_TOLD);
     if let Some(forecast) = open.filter(is_worth) {
         let much = forecast.blocks.map_or(String::new(), |_| format!("; {forecast}"));
         let which = what_is_open(source, &forecast);
@@ -190,16 +191,16 @@ fn outlook(source: &Source) -> Vec<Block> {
 }
 
 /// Whether a study that nothing bounds but its number of blocks has fewer than it was to have at least.
-fn is_unfinished(source: &Source) -> bool {
+fn is_unfinished(source: &ResultSource) -> bool {
     let study = &source.plan.study;
     let measured = source.records.iter().filter(|record| !record.warmup && record.has_ended());
     let blocks: BTreeSet<u32> = measured.map(|record| record.block).collect();
     study.budget_ns.is_none() && blocks.len() < study.blocks_min as usize
 }
 
-/// Who is not told apart from the baseline yet, and who may be the fastest, each with its load where there
+/// Who is not told apart from the baseline yet, and who may be the fastest, each with its workload where there
 /// are several; counted where these are many.
-fn what_is_open(source: &Source, forecast: &Forecast) -> String {
+fn what_is_open(source: &ResultSource, forecast: &EffortForecast) -> String {
     let loads = source.analysis.workloads.as_slice();
     let of = |open: String, load: &WorkloadAnalysis| match loads.len() {
         1 => open,
@@ -218,7 +219,7 @@ fn what_is_open(source: &Source, forecast: &Forecast) -> String {
     } else {
         vec![format!("{} of {} comparisons", forecast.open, forecast.comparisons)]
     };
-    let best = |load: &WorkloadAnalysis| Standings::of(load, &source.plan).rivals();
+    let best = |load: &WorkloadAnalysis| ContenderRanking::of(load, &source.plan).rivals();
     let rivals = loads.iter().filter_map(|load| Some((best(load)?, load)));
     let rivals: Vec<String> = rivals
         .map(|(best, load)| of(format!("{} is fastest", text::any_of(&best)), load))
@@ -258,15 +259,15 @@ fn sentences(clauses: &[String]) -> String {
     clauses.iter().map(sentence).collect::<Vec<_>>().join(" ")
 }
 
-/// A warning with the loads that it is about.
-struct Told {
+/// A warning with the workloads that it is about.
+struct QualifiedWarning {
     rank: usize,
     text: String,
     workloads: Vec<String>,
 }
 
 /// What may change the decision, each once, the gravest first.
-fn told(source: &Source) -> Vec<Told> {
+fn told(source: &ResultSource) -> Vec<QualifiedWarning> {
     let of = |workload: &WorkloadAnalysis| {
         let grave = workload.warnings.iter().filter(|warning| may_decide(workload, warning));
         let of_lab = grave.map(|warning| (rank(warning), warning_text(source, workload, warning)));
@@ -277,12 +278,14 @@ fn told(source: &Source) -> Vec<Told> {
     };
     let mut all = text::grouped(source.analysis.workloads.iter().flat_map(of));
     all.sort_by_key(|((rank, _), _)| *rank);
-    all.into_iter().map(|((rank, text), workloads)| Told { rank, text, workloads }).collect()
+    all.into_iter()
+        .map(|((rank, text), workloads)| QualifiedWarning { rank, text, workloads })
+        .collect()
 }
 
 fn rank(warning: &Warning) -> usize {
     match warning.kind {
-        Kind::Failures | Kind::UnequalWork => 0,
+        WarningKind::Failures | WarningKind::UnequalWork => 0,
         _ if widens(warning) => 2,
         _ => 1,
     }
@@ -290,7 +293,7 @@ fn rank(warning: &Warning) -> usize {
 
 /// Whether all that it says is why intervals are wide.
 fn widens(warning: &Warning) -> bool {
-    use Kind::{Drift, FastFirstBlock, SlowFirstBlock, SplitBlock, Spread};
+    use WarningKind::{Drift, FastFirstBlock, SlowFirstBlock, SplitBlock, Spread};
     matches!(warning.kind, SlowFirstBlock | FastFirstBlock | Drift | Spread | SplitBlock)
 }
 
@@ -306,7 +309,7 @@ fn may_decide(workload: &WorkloadAnalysis, warning: &Warning) -> bool {
     };
     warning.is_grave()
         && match warning.kind {
-            Kind::Trimmed => comparisons
+            WarningKind::Trimmed => comparisons
                 .any(|one| warning.contender.as_ref() == Some(&one.contender) && is_bent(one)),
             _ => !widens(warning) || comparisons.any(is_open),
         }
@@ -314,7 +317,7 @@ fn may_decide(workload: &WorkloadAnalysis, warning: &Warning) -> bool {
 
 /// The warnings that stand with the answer: what was compared, which comes before the figures, and the
 /// others.
-fn warnings(source: &Source) -> (Vec<Block>, Vec<Block>) {
+fn warnings(source: &ResultSource) -> (Vec<Block>, Vec<Block>) {
     let several = source.analysis.workloads.len() > 1;
     let all = told(source);
     let more = all.len().saturating_sub(WARNINGS_MAX);
@@ -351,7 +354,7 @@ fn left_out(plan: &Plan) -> Vec<Block> {
 }
 
 /// The warnings of one load that do not stand with the answer, and the notes.
-pub fn other_remarks(source: &Source, workload: &WorkloadAnalysis) -> Vec<Block> {
+pub fn other_remarks(source: &ResultSource, workload: &WorkloadAnalysis) -> Vec<Block> {
     let all = told(source);
     let shown = |text: &String| all.iter().take(WARNINGS_MAX).any(|told| told.text == *text);
     let rest =
@@ -364,9 +367,9 @@ pub fn other_remarks(source: &Source, workload: &WorkloadAnalysis) -> Vec<Block>
 }
 
 /// A warning in words; of failures with the reason of the first.
-fn warning_text(source: &Source, workload: &WorkloadAnalysis, warning: &Warning) -> String {
+fn warning_text(source: &ResultSource, workload: &WorkloadAnalysis, warning: &Warning) -> String {
     let of = |record: &&Record| {
-        warning.kind == Kind::Failures
+        warning.kind == WarningKind::Failures
             && record.workload == workload.workload
             && Some(&record.contender.label) == warning.contender.as_ref()
     };
@@ -402,7 +405,7 @@ fn notes(workload: &WorkloadAnalysis) -> Vec<String> {
     of_contenders(workload, |contender| &contender.notes)
 }
 
-/// What must be told next to the figures, with the load where there are several.
+/// What must be told next to the figures, with the workload where there are several.
 fn remarks(loads: &[WorkloadAnalysis]) -> Vec<String> {
     let of = |load: &WorkloadAnalysis| {
         let remarks = of_contenders(load, |contender| &contender.remarks);

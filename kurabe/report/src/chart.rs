@@ -21,11 +21,11 @@ pub struct Chart {
     /// Height in px at the width of [`crate::svg::WIDTH`].
     pub height: u32,
     /// The entries of the legend.
-    pub keys: Vec<Key>,
+    pub keys: Vec<LegendEntry>,
     /// Whether the legend is needed; rows that carry their own labels can do without.
     pub legend: bool,
     /// What is drawn, in order.
-    pub series: Vec<Series>,
+    pub series: Vec<ChartSeries>,
     /// Lines and bands behind the series.
     pub guides: Vec<Guide>,
     /// The marks that the legend explains.
@@ -83,7 +83,7 @@ pub struct Tick {
 
 /// An entry of the legend: what can be hidden.
 #[derive(Debug, Clone)]
-pub struct Key {
+pub struct LegendEntry {
     /// Its label.
     pub name: String,
     /// Which colour, dash and symbol of the palette.
@@ -92,27 +92,27 @@ pub struct Key {
     pub group: &'static str,
 }
 
-impl Key {
+impl LegendEntry {
     /// A contender, whose style is its place in the study.
-    pub fn contender(label: &str, style: usize) -> Key {
-        Key { name: label.into(), style, group: "contender" }
+    pub fn contender(label: &str, style: usize) -> LegendEntry {
+        LegendEntry { name: label.into(), style, group: "contender" }
     }
 }
 
 /// Points that are drawn alike.
 #[derive(Debug, Clone)]
-pub struct Series {
+pub struct ChartSeries {
     /// Index of its key.
     pub key: usize,
     /// How they are drawn.
-    pub mark: Mark,
+    pub mark: SeriesStyle,
     /// The points.
     pub points: Vec<Point>,
 }
 
 /// How the points of a series are drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mark {
+pub enum SeriesStyle {
     /// A line.
     Line,
     /// A thin, pale line, for single trials behind their median.
@@ -145,7 +145,7 @@ pub enum Mark {
 #[derive(Debug, Clone)]
 pub struct Sign {
     /// The mark.
-    pub mark: Mark,
+    pub mark: SeriesStyle,
     /// What it says.
     pub text: String,
 }
@@ -171,7 +171,7 @@ pub struct Point {
 impl Chart {
     /// Whether all that it has is bars.
     pub fn is_of_bars(&self) -> bool {
-        self.series.iter().all(|series| series.mark == Mark::Bars)
+        self.series.iter().all(|series| series.mark == SeriesStyle::Bars)
     }
 
     /// Places of the keys of which anything is drawn.
@@ -198,23 +198,28 @@ impl Point {
 
 /// A curve, of whose points the ones without a mark of certainty are not decided: they stand in
 /// outline, and no line leads to them, so that nobody takes their place for a course.
-pub fn curve(key: usize, points: Vec<(Point, bool)>) -> Vec<Series> {
-    let mut series: Vec<Series> = Vec::new();
+pub fn curve(key: usize, points: Vec<(Point, bool)>) -> Vec<ChartSeries> {
+    let mut series: Vec<ChartSeries> = Vec::new();
     for run in points.chunk_by(|one, other| one.1 == other.1) {
-        let mark = if run[0].1 { Mark::Steps } else { Mark::Hollow };
-        series.push(Series { key, mark, points: run.iter().map(|one| one.0.clone()).collect() });
+        let mark = if run[0].1 { SeriesStyle::Steps } else { SeriesStyle::Hollow };
+        series.push(ChartSeries {
+            key,
+            mark,
+            points: run.iter().map(|one| one.0.clone()).collect(),
+        });
     }
     series
 }
 
 /// The legend of what [`curve`] draws in outline; empty where it drew nothing so.
-pub fn undecided_sign(series: &[Series]) -> Vec<Sign> {
+pub fn undecided_sign(series: &[ChartSeries]) -> Vec<Sign> {
     let text = "in outline without a line: inconclusive".to_string();
-    let has_line =
-        |one: &Series| series.iter().any(|other| other.key == one.key && other.mark == Mark::Line);
-    let is_undecided = |one: &Series| one.mark == Mark::Hollow && !has_line(one);
+    let has_line = |one: &ChartSeries| {
+        series.iter().any(|other| other.key == one.key && other.mark == SeriesStyle::Line)
+    };
+    let is_undecided = |one: &ChartSeries| one.mark == SeriesStyle::Hollow && !has_line(one);
     if series.iter().any(is_undecided) {
-        vec![Sign { mark: Mark::Hollow, text }]
+        vec![Sign { mark: SeriesStyle::Hollow, text }]
     } else {
         Vec::new()
     }
@@ -273,7 +278,7 @@ impl Axis {
     }
 
     /// A logarithmic axis around 1 and the places and intervals of all points. None without any.
-    pub fn of_ratios(title: impl Into<String>, series: &[Series]) -> Option<Axis> {
+    pub fn of_ratios(title: impl Into<String>, series: &[ChartSeries]) -> Option<Axis> {
         let points = series.iter().flat_map(|series| &series.points);
         let values = points.flat_map(|point| [Some(point.x), point.low, point.high]).flatten();
         let mut values = values.peekable();
@@ -339,7 +344,7 @@ pub fn short(label: &str) -> String {
 }
 
 /// How far beside its row a dot lies, by its place among the dots, so that equal ones do not hide one another.
-pub fn aside(place: usize) -> f64 {
+pub fn row_offset(place: usize) -> f64 {
     ((place * 7 % 11) as f64 - 5.0) * 0.022
 }
 

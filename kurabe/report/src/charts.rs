@@ -4,11 +4,11 @@
 //! of which nothing was measured is not made.
 
 use lab::analysis::WorkloadAnalysis;
-use lab::load::Unit;
+use lab::workload::Unit;
 
-use crate::chart::{Chart, Key};
+use crate::chart::{Chart, LegendEntry};
 use crate::html::slug;
-use crate::source::Source;
+use crate::source::ResultSource;
 
 pub mod benefit;
 pub mod cost;
@@ -25,20 +25,20 @@ pub mod scan;
 pub mod series;
 
 /// One workload of a source, and what every chart of it needs.
-pub struct View<'a> {
+pub struct WorkloadView<'a> {
     /// The source.
-    pub source: &'a Source,
+    pub source: &'a ResultSource,
     /// The workload's place in the study.
     pub index: usize,
     /// What the records say of it.
     pub analysis: &'a WorkloadAnalysis,
 }
 
-impl View<'_> {
+impl WorkloadView<'_> {
     /// The views of a source, one a workload.
-    pub fn all(source: &Source) -> Vec<View<'_>> {
+    pub fn all(source: &ResultSource) -> Vec<WorkloadView<'_>> {
         let workloads = source.analysis.workloads.iter().enumerate();
-        workloads.map(|(index, analysis)| View { source, index, analysis }).collect()
+        workloads.map(|(index, analysis)| WorkloadView { source, index, analysis }).collect()
     }
 
     /// An identifier for something of this workload, unique in a page.
@@ -51,9 +51,11 @@ impl View<'_> {
     }
 
     /// The legend of the contenders, in the study's order.
-    pub fn keys(&self) -> Vec<Key> {
+    pub fn keys(&self) -> Vec<LegendEntry> {
         let contenders = self.analysis.contenders.iter().enumerate();
-        contenders.map(|(style, contender)| Key::contender(&contender.label, style)).collect()
+        contenders
+            .map(|(style, contender)| LegendEntry::contender(&contender.label, style))
+            .collect()
     }
 
     /// The contenders' places in the study, the best first, those without a figure last.
@@ -73,11 +75,11 @@ impl View<'_> {
 }
 
 /// The charts of a workload, in the order of the page.
-pub fn of_workload(view: &View<'_>) -> Vec<Chart> {
+pub fn of_workload(view: &WorkloadView<'_>) -> Vec<Chart> {
     let mut charts = Vec::new();
-    charts.extend(runs::of_load(view));
-    charts.extend(benefit::of_load(view));
-    charts.extend(power_cuts::of_load(view));
+    charts.extend(runs::of_workload(view));
+    charts.extend(benefit::of_workload(view));
+    charts.extend(power_cuts::of_workload(view));
     charts.extend(power_cuts::timelines(view));
     charts.extend(position::charts(view));
     charts.extend(ratio::against_baseline(view));

@@ -1,4 +1,4 @@
-//! What was checked: the cell of a contender in the ranking, and the table of all checks of a load.
+//! What was checked: the cell of a contender in the ranking, and the table of all checks of a workload.
 
 use lab::analysis::{ContenderAnalysis, WorkloadAnalysis};
 use lab::record::{CheckVerdict, TIME_METRIC};
@@ -11,7 +11,7 @@ use crate::{tables, text};
 const WORST_FIRST: [CheckVerdict; 4] =
     [CheckVerdict::Violated, CheckVerdict::NotTried, CheckVerdict::NotPromised, CheckVerdict::Held];
 
-/// Whether anything was checked under a load.
+/// Whether anything was checked under a workload.
 pub fn any(workload: &WorkloadAnalysis) -> bool {
     workload.contenders.iter().any(|contender| !contender.checks.is_empty())
 }
@@ -33,7 +33,7 @@ pub fn mark(contender: &ContenderAnalysis) -> Option<Cell> {
     WORST_FIRST.into_iter().find(has).map(|verdict| Cell::toned(verdict.words(), tone(verdict)))
 }
 
-/// The checks of a load with their evidence; nothing where nothing was checked.
+/// The checks of a workload with their evidence; nothing where nothing was checked.
 pub fn blocks(workload: &WorkloadAnalysis) -> Vec<Block> {
     if !any(workload) {
         return Vec::new();
@@ -81,7 +81,7 @@ pub fn blocks(workload: &WorkloadAnalysis) -> Vec<Block> {
 /// What the bound of a check that held is.
 const BOUND_EXPLAINED: &str = "At most: the largest share of violations that is possible when N independent tries found none, with 95 % confidence (1 - 0.05^(1/N), about 3/N).";
 
-/// Who lost data under a load and is not ranked, a sentence each.
+/// Who lost data under a workload and is not ranked, a sentence each.
 pub fn lost(workload: &WorkloadAnalysis) -> Vec<String> {
     let metric = tables::primary_metric(workload);
     let of = |contender: &ContenderAnalysis| {
@@ -95,7 +95,7 @@ pub fn lost(workload: &WorkloadAnalysis) -> Vec<String> {
     workload.contenders.iter().filter_map(of).collect()
 }
 
-/// What the checks of a load without metrics say: `ext4 and xfs: durability held (400 of 400).`
+/// What the checks of a workload without metrics say: `ext4 and xfs: durability held (400 of 400).`
 pub fn sentence(workload: &WorkloadAnalysis) -> Option<String> {
     let kept = workload.contenders.iter().filter(|contender| contender.violation().is_none());
     let kept = kept.filter(|contender| !contender.checks.is_empty()).map(|contender| {

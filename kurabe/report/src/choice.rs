@@ -1,22 +1,22 @@
-//! Which contender to choose under which load, in sentences: where contenders stand, who lost data, who
+//! Which contender to choose under which workload, in sentences: where contenders stand, who lost data, who
 //! failed; and what the counts of the device say.
 
 use lab::analysis::{Analysis, COUNTED_PER_WORK, Comparison, Cost, WorkloadAnalysis};
-use lab::load::ALL_CELLS;
 use lab::plan::Plan;
 use lab::statistics::Verdict;
 use lab::words::ratio_with_interval;
+use lab::workload::ALL_CELLS;
 
 use crate::costs::FEW_BYTES;
 use crate::quotient;
-use crate::standings::{CONTENDERS_TOLD, Standings};
+use crate::standings::{CONTENDERS_TOLD, ContenderRanking};
 use crate::tables::{
     has_no_figure, other_operations, primary_comparisons, primary_metric, verdict_mark,
     verdict_text,
 };
 use crate::{checks, text};
 
-/// What to choose: a sentence for each load, loads of which the same is said together.
+/// What to choose: a sentence for each workload, loads of which the same is said together.
 pub fn sentences(workloads: &[WorkloadAnalysis], plan: &Plan) -> Vec<String> {
     if let [workload] = workloads {
         return vec![sentence(workload, plan)];
@@ -34,10 +34,12 @@ pub fn sentences(workloads: &[WorkloadAnalysis], plan: &Plan) -> Vec<String> {
         let others = workloads.iter().map(|one| one.workload.clone());
         let others: Vec<String> = others.filter(|name| !said.names.contains(name)).collect();
         match others.len() {
-            0 if some >= COUNTED_LOADS_MIN => format!("all {of} workloads"),
-            1 if some >= COUNTED_LOADS_MIN => format!("all workloads except {}", others[0]),
+            0 if some >= COUNTED_WORKLOADS_MIN => format!("all {of} workloads"),
+            1 if some >= COUNTED_WORKLOADS_MIN => format!("all workloads except {}", others[0]),
             // The others are named.
-            _ if some >= COUNTED_LOADS_MIN && 2 * some > of => format!("{some} of {of} workloads"),
+            _ if some >= COUNTED_WORKLOADS_MIN && 2 * some > of => {
+                format!("{some} of {of} workloads")
+            }
             _ => text::list(&said.names),
         }
     };
@@ -64,24 +66,25 @@ pub fn overall(analysis: &Analysis, plan: &Plan) -> Option<String> {
 }
 
 /// As many loads of which the same is said are counted, and not named.
-const COUNTED_LOADS_MIN: usize = 4;
+const COUNTED_WORKLOADS_MIN: usize = 4;
 
-/// What is said of some loads.
+/// What is said of some workloads.
 struct Said {
     text: String,
     names: Vec<String>,
     /// What it follows from, where that is all.
-    standings: Option<Standings>,
+    standings: Option<ContenderRanking>,
 }
 
 impl Said {
     fn of(workload: &WorkloadAnalysis, plan: &Plan) -> Said {
         let text = sentence(workload, plan);
-        let standings = Some(Standings::of(workload, plan)).filter(|one| one.sentence() == text);
+        let standings =
+            Some(ContenderRanking::of(workload, plan)).filter(|one| one.sentence() == text);
         Said { text, names: vec![workload.workload.clone()], standings }
     }
 
-    /// What holds of the loads of both, where contenders stand alike in them.
+    /// What holds of the workloads of both, where contenders stand alike in them.
     fn joined(&self, other: &Said) -> Option<Said> {
         let names = [self.names.as_slice(), &other.names].concat();
         let standings = self.standings.as_ref().zip(other.standings.as_ref());
@@ -98,13 +101,13 @@ impl Said {
     }
 }
 
-/// What the counts of each load say, which an emulated processor does not change: who surely writes and
+/// What the counts of each workload say, which an emulated processor does not change: who surely writes and
 /// flushes less than the baseline, and who more.
 pub fn of_counts(workloads: &[WorkloadAnalysis], plan: &Plan) -> Vec<String> {
     counts(workloads, plan, |_| true)
 }
 
-/// The same of loads whose times decide nothing, where a count does.
+/// The same of workloads whose times decide nothing, where a count does.
 pub fn of_sure_counts(workloads: &[WorkloadAnalysis], plan: &Plan) -> Vec<String> {
     counts(workloads, plan, |workload| {
         let contenders = workload.contenders.iter();
@@ -193,19 +196,19 @@ fn apart(
     })
 }
 
-/// Whether any two contenders are told apart, or surely the same, under a load.
+/// Whether any two contenders are told apart, or surely the same, under a workload.
 pub fn is_decided(workload: &WorkloadAnalysis) -> bool {
     primary_comparisons(workload).any(|one| one.verdict.is_decided())
 }
 
-/// Who is fastest under a load, who is slower, and what is not known; of two contenders the ratio.
+/// Who is fastest under a workload, who is slower, and what is not known; of two contenders the ratio.
 pub fn sentence(workload: &WorkloadAnalysis, plan: &Plan) -> String {
     with_checks(workload, plan, || {
         let comparisons: Vec<&Comparison> = primary_comparisons(workload).collect();
         let mut parts = match comparisons.as_slice() {
             [one] if has_no_figure(workload, &one.contender) => Vec::new(),
             [one] => vec![against(one)],
-            _ => Standings::of(workload, plan).said(),
+            _ => ContenderRanking::of(workload, plan).said(),
         };
         let metric = primary_metric(workload);
         let is_told = comparisons.len() > 1 && !other_operations(workload).is_empty();

@@ -4,7 +4,7 @@
 use lab::analysis::{ContenderAnalysis, PhaseDevice, WorkloadAnalysis, median};
 use lab::record::{Phase, Record};
 
-use crate::source::Source;
+use crate::source::ResultSource;
 use crate::table::{Cell, Table};
 use crate::{tables, text};
 
@@ -16,7 +16,7 @@ const BYTES_UNMOUNTED: &str = "bytes until unmounted";
 
 /// The costs of a workload: one row a cost, one column a contender, the best first; medians over the trials, and the
 /// ratio to the baseline's. A cost that nobody has is left out. Percentiles of latencies are in [`tables::latencies`].
-pub fn table(source: &Source, workload: &WorkloadAnalysis) -> Table {
+pub fn table(source: &ResultSource, workload: &WorkloadAnalysis) -> Table {
     let ranked = tables::ranked(workload);
     let records = source.completed(&workload.workload);
     let per_operation = |contender: &ContenderAnalysis| {
@@ -123,8 +123,8 @@ fn phase_words(device: &PhaseDevice) -> String {
     if words.is_empty() { "nothing".into() } else { words.join(", ") }
 }
 
-/// Median over the trials of the device's flushes over the load's operations, which syncs are not. None
-/// where the load counts no operations, or the kernel no flushes.
+/// Median over the trials of the device's flushes over the workload's operations, which syncs are not. None
+/// where the workload counts no operations, or the kernel no flushes.
 pub fn flushes_per_operation(records: &[&Record]) -> Option<f64> {
     let of = |record: &&Record| {
         let operations = record.load.as_ref()?.operations?;

@@ -6,18 +6,19 @@ use std::collections::HashSet;
 use lab::analysis::{AmplificationBasis, ContenderAnalysis, WorkloadAnalysis};
 use lab::record::{Outcome, Record};
 
-use crate::charts::{self, View, ratio};
+use crate::charts::{self, WorkloadView, ratio};
 use crate::document::{self, Block};
-use crate::source::Source;
+use crate::source::ResultSource;
 use crate::{age, answer, checks, costs, layers, nodes, tables, text};
 
-/// The details of a result: of several loads a fold for each.
-pub fn details(source: &Source) -> Vec<Block> {
-    let views = View::all(source);
+/// The details of a result: of several workloads a fold for each.
+pub fn details(source: &ResultSource) -> Vec<Block> {
+    let views = WorkloadView::all(source);
     match views.as_slice() {
         [view] => workload(view, false),
         _ => {
-            let load = |view: &View<'_>| (view.analysis.workload.clone(), workload(view, true));
+            let load =
+                |view: &WorkloadView<'_>| (view.analysis.workload.clone(), workload(view, true));
             let mut loads: Vec<_> = views.iter().map(load).collect();
             let mut blocks = document::said_once(&mut loads);
             blocks.extend(loads.into_iter().map(|(name, blocks)| Block::fold(name, blocks)));
@@ -27,7 +28,7 @@ pub fn details(source: &Source) -> Vec<Block> {
 }
 
 /// One load, its parts folded. `several`: whether its ranking and pictures do not stand with the answer.
-fn workload(view: &View<'_>, several: bool) -> Vec<Block> {
+fn workload(view: &WorkloadView<'_>, several: bool) -> Vec<Block> {
     let (source, workload) = (view.source, view.analysis);
     let plan = &source.plan;
     let study = &plan.study.workloads[view.index];
@@ -83,7 +84,7 @@ fn workload(view: &View<'_>, several: bool) -> Vec<Block> {
 }
 
 /// How the contenders used their device, where that was traced or modelled.
-fn disk(view: &View<'_>) -> Vec<Block> {
+fn disk(view: &WorkloadView<'_>) -> Vec<Block> {
     let Some(table) = charts::position::table(view) else { return Vec::new() };
     let alike = charts::position::fairness(view).map(Block::Text);
     let mut blocks: Vec<Block> = alike.into_iter().collect();
@@ -93,8 +94,8 @@ fn disk(view: &View<'_>) -> Vec<Block> {
     blocks
 }
 
-/// What a load cost besides time, and the pictures of it.
-fn cost(view: &View<'_>) -> Vec<Block> {
+/// What a workload cost besides time, and the pictures of it.
+fn cost(view: &WorkloadView<'_>) -> Vec<Block> {
     let (source, workload) = (view.source, view.analysis);
     let mut blocks = vec![Block::table("What it cost", costs::table(source, workload))];
     if let Some(table) = layers::table(source, workload) {
@@ -118,7 +119,7 @@ fn cost(view: &View<'_>) -> Vec<Block> {
 }
 
 /// The percentiles in one table, and their curves.
-fn latencies(view: &View<'_>) -> Vec<Block> {
+fn latencies(view: &WorkloadView<'_>) -> Vec<Block> {
     let table = tables::latencies(view.analysis, &view.source.plan);
     let mut blocks = Vec::new();
     if !table.rows.is_empty() {
@@ -135,7 +136,7 @@ fn is_by_calls(contender: &ContenderAnalysis) -> bool {
 }
 
 /// The trials that failed with what their tools said, those that failed alike together.
-fn failures(source: &Source, workload: &WorkloadAnalysis) -> Vec<Block> {
+fn failures(source: &ResultSource, workload: &WorkloadAnalysis) -> Vec<Block> {
     let mut alike: Vec<(&Record, String, Vec<String>)> = Vec::new();
     for record in source.records.iter().filter(|record| record.workload == workload.workload) {
         let Some(words) = answer::failure_text(record) else { continue };
@@ -162,7 +163,7 @@ fn failures(source: &Source, workload: &WorkloadAnalysis) -> Vec<Block> {
     blocks
 }
 
-/// What the loads found, with the contender's label; what all found alike, such as the proof that
+/// What the workloads found, with the contender's label; what all found alike, such as the proof that
 /// they did the same work, stands once.
 fn findings(workload: &WorkloadAnalysis) -> Vec<String> {
     let contenders = &workload.contenders;

@@ -9,11 +9,11 @@ use serde_json::Value;
 
 use crate::document::{self, Block};
 use crate::sessions::{NO_FACTS, differences, sessions};
-use crate::source::Source;
+use crate::source::ResultSource;
 use crate::table::Table;
 
 /// Environment, commands, study file and how to repeat it.
-pub fn environment(source: &Source) -> Vec<Block> {
+pub fn environment(source: &ResultSource) -> Vec<Block> {
     let mut blocks = vec![Block::heading(2, "environment", "Environment")];
     let sessions = sessions(source);
     let changed = differences(&sessions);
@@ -56,7 +56,7 @@ pub fn environment(source: &Source) -> Vec<Block> {
 
 /// How many runs the machine disturbed, of everyone of whom it did; a verdict that would be another
 /// one without them has a warning of its own.
-fn disturbed(source: &Source) -> Option<String> {
+fn disturbed(source: &ResultSource) -> Option<String> {
     let of_each = source.analysis.workloads.iter().flat_map(|workload| {
         let told = workload.contenders.iter().filter_map(|contender| {
             let runs = contender.disturbed.as_ref()?;
@@ -171,7 +171,7 @@ fn commands(record: &Record) -> Vec<Block> {
 }
 
 /// Command lines that measure the same again.
-fn repeat(source: &Source) -> Vec<Block> {
+fn repeat(source: &ResultSource) -> Vec<Block> {
     let seed = source.plan.seed;
     let mut blocks = vec![
         Block::Text(format!(
@@ -202,7 +202,7 @@ fn repeat(source: &Source) -> Vec<Block> {
 }
 
 /// The command line that began the study.
-pub(crate) fn first_command(source: &Source) -> Option<String> {
+pub(crate) fn first_command(source: &ResultSource) -> Option<String> {
     source.earlier_facts.iter().chain(&source.facts).find_map(command_line)
 }
 

@@ -2,21 +2,21 @@
 //! sample, Markdown with the tables.
 
 use lab::analysis::{Analysis, Comparison};
-use lab::load::{BLOCK_SIZE_AXIS, DEPTH_AXIS, ENGINE_AXIS, OPERATION_AXIS};
-use lab::load::{QUANTILES, Unit};
 use lab::plan::Plan;
 use lab::record::{Phase, Record, unfinished_block};
+use lab::workload::{BLOCK_SIZE_AXIS, DEPTH_AXIS, ENGINE_AXIS, OPERATION_AXIS};
+use lab::workload::{QUANTILES, Unit};
 use serde_json::{Value, json};
 use trust::text;
 
 use crate::answer::answer;
 use crate::details::details;
 use crate::document::{self, Block};
-use crate::source::Source;
+use crate::source::ResultSource;
 use crate::text::distinct;
 
 /// One line a run; times in ns, sizes in bytes, as the units in the heads say. The last columns
-/// are the figures of the loads, in the order in which they first occur.
+/// are the figures of the workloads, in the order in which they first occur.
 pub fn csv(records: &[Record]) -> String {
     let metrics = records.iter().filter_map(|record| record.load.as_ref()).flat_map(|l| &l.metrics);
     let figures = distinct(metrics.map(|metric| (metric.name.clone(), metric.unit)));
@@ -101,7 +101,7 @@ fn unit_suffix(unit: Unit) -> &'static str {
 }
 
 /// One line for each workload, contender and operation: the latencies of all trials together, in
-/// ns. `None` where no load records any.
+/// ns. `None` where no workload records any.
 pub fn latencies_csv(analysis: &Analysis) -> Option<String> {
     const HEADS: &str = "workload,contender,operation,count,bytes,total_ns,p5_ns,p50_ns,p90_ns,p95_ns,p99_ns,p99_9_ns,p99_99_ns,max_ns\n";
     let mut text = HEADS.to_string();
@@ -215,7 +215,7 @@ pub fn json(plan: &Plan, records: &[Record], analysis: &Analysis, facts: &Value)
 }
 
 /// The answer and the details as Markdown.
-pub fn markdown(source: &Source) -> String {
+pub fn markdown(source: &ResultSource) -> String {
     let study = &source.plan.study;
     let mut blocks = vec![Block::heading(1, "", study.name.clone())];
     blocks.extend(study.why.clone().map(Block::Text));
@@ -231,9 +231,11 @@ mod tests {
     use std::collections::BTreeMap;
 
     use lab::contender::Contender;
-    use lab::load::{LoadReport, Metric};
     use lab::record::{Check, CommandUsage, DeviceDelta, IdleWait, Outcome, PhaseRecord};
-    use lab::spec::{Cache, CommandLine, Load, Output, SCHEMA_VERSION, TrialSpec, Workload};
+    use lab::spec::{
+        Cache, CommandLine, OutputTarget, SCHEMA_VERSION, TrialSpec, Workload, WorkloadSpec,
+    };
+    use lab::workload::{Metric, WorkloadReport};
 
     #[test]
     fn csv_quotes_what_needs_quoting() {
@@ -245,11 +247,11 @@ mod tests {
     fn the_figures_of_the_loads_have_columns_of_their_own() {
         let metric = |name: &str, value, unit| Metric::new(name, value, unit);
         let (mut one, mut other) = (record(), record());
-        one.load = Some(LoadReport {
+        one.load = Some(WorkloadReport {
             metrics: vec![metric("throughput", 1.5e6, Unit::BytesPerSecond)],
             ..Default::default()
         });
-        other.load = Some(LoadReport {
+        other.load = Some(WorkloadReport {
             metrics: vec![metric("copy, all", 0.1 + 0.2, Unit::Nanoseconds)],
             ..Default::default()
         });
@@ -276,7 +278,7 @@ mod tests {
     /// A record of which every number that the CSV has is another one.
     fn record() -> Record {
         let contender = Contender::parse("a, \"b\": ext4", &Known::named(["ext4"])).unwrap();
-        let load = Load::of_command(CommandLine::Words(vec!["make".into()]));
+        let load = WorkloadSpec::of_command(CommandLine::Words(vec!["make".into()]));
         let workload = Workload::of("make", load);
         let spec = TrialSpec {
             schema: SCHEMA_VERSION,
@@ -301,7 +303,7 @@ mod tests {
             trace: None,
             user: None,
             scratch: "/nowhere".into(),
-            output: Output::Null,
+            output: OutputTarget::Null,
         };
         let mut record = Record::begun(&spec, 0);
         let delta = |first: u64| DeviceDelta {

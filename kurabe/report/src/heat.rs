@@ -6,7 +6,7 @@
 
 use std::fmt::Write;
 
-use crate::svg::{COLOURS, FONT, Place};
+use crate::svg::{COLOURS, FONT, SvgDestination};
 use crate::table::{Cell, Table, Tone};
 use crate::text::escape;
 
@@ -92,8 +92,8 @@ impl HeatMap {
     }
 
     /// The map as a picture.
-    pub fn draw(&self, place: Place) -> String {
-        let head = if place == Place::File { 32.0 } else { 4.0 };
+    pub fn draw(&self, place: SvgDestination) -> String {
+        let head = if place == SvgDestination::File { 32.0 } else { 4.0 };
         let top = head + 40.0;
         let bottom = top + self.rows.len() as f64 * CELL_HEIGHT;
         let (width, height) = (self.width(), bottom + 62.0);
@@ -103,7 +103,7 @@ impl HeatMap {
             escape(&self.says),
         );
         let (ink, faint) = (format!("fill:{}", place.ink()), format!("fill:{}", place.faint()));
-        if place == Place::File {
+        if place == SvgDestination::File {
             let _ = writeln!(
                 out,
                 "<rect width=\"{width:.0}\" height=\"{height:.0}\" style=\"fill:#fff\"/>"
@@ -138,7 +138,7 @@ impl HeatMap {
         out
     }
 
-    fn cell(&self, cell: Option<&HeatCell>, place: Place, x: f64, y: f64) -> String {
+    fn cell(&self, cell: Option<&HeatCell>, place: SvgDestination, x: f64, y: f64) -> String {
         let Some(cell) = cell else { return "<g role=\"cell\" aria-label=\"-\"></g>\n".into() };
         let says = escape(&cell.says);
         let (style, colour) = if cell.decided {
@@ -155,7 +155,7 @@ impl HeatMap {
     }
 
     /// What the colours are, under the map.
-    fn scale(&self, out: &mut String, place: Place, y: f64) {
+    fn scale(&self, out: &mut String, place: SvgDestination, y: f64) {
         let (ink, faint) = (format!("fill:{}", place.ink()), format!("fill:{}", place.faint()));
         let below_width = self.signs.1.chars().count() as f64 * LETTER_WIDTH;
         let start = 14.0 + below_width + LETTER_WIDTH;
@@ -185,14 +185,14 @@ impl HeatMap {
         out.push_str("</g>\n");
     }
 
-    fn colour(&self, cost: f64, place: Place) -> String {
+    fn colour(&self, cost: f64, place: SvgDestination) -> String {
         let style = usize::from(cost > 1.0);
         let share = (cost.ln().abs() / FULL_COST.ln()).min(1.0) * FULL_SHARE;
         match place {
-            Place::Page => {
+            SvgDestination::Page => {
                 format!("color-mix(in srgb,var(--k{style}) {:.0}%,var(--wash))", share * 100.0)
             }
-            Place::File => over_white(COLOURS[style], share),
+            SvgDestination::File => over_white(COLOURS[style], share),
         }
     }
 }
@@ -211,7 +211,7 @@ fn cell_of(x: f64, y: f64, width: f64, height: f64, style: &str) -> String {
 }
 
 /// The look of a cell that is not decided.
-fn undecided(place: Place) -> String {
+fn undecided(place: SvgDestination) -> String {
     format!("fill:none;stroke:{};stroke-dasharray:3 3", place.faint())
 }
 
@@ -251,7 +251,7 @@ mod tests {
     #[test]
     fn colours_go_to_both_sides_and_no_further_than_the_full_one() {
         let map = map(&[]);
-        let colour = |cost| map.colour(cost, Place::File);
+        let colour = |cost| map.colour(cost, SvgDestination::File);
         assert_eq!(colour(1.0), "#ffffff");
         assert_eq!(colour(2.0), colour(200.0));
         assert_ne!(colour(1.5), colour(2.0));
@@ -267,7 +267,7 @@ mod tests {
 
     #[test]
     fn a_cell_has_its_number_its_words_and_no_colour_while_undecided() {
-        let drawn = map(&[(1.4, true), (0.9, false)]).draw(Place::File);
+        let drawn = map(&[(1.4, true), (0.9, false)]).draw(SvgDestination::File);
         let cells: Vec<&str> = drawn.split("<g role=\"cell\"").skip(1).collect();
         assert_eq!(cells.len(), 3);
         assert!(

@@ -15,13 +15,13 @@ use std::thread;
 
 use hdrhistogram::Histogram;
 use lab::analysis::{Analysis, ContenderAnalysis, completed_trials};
-use lab::load::{Latency, OVERALL_OPERATION};
 use lab::plan::Plan;
 use lab::record::Record;
 use lab::result::{HISTOGRAMS_DIRECTORY, histogram_file};
+use lab::workload::{Latency, OVERALL_OPERATION};
 use trust::Directory;
 
-use log::{Kind, LogReader, add, empty_histogram};
+use log::{LogReader, OperationHistogram, add, empty_histogram};
 
 mod log;
 
@@ -230,7 +230,7 @@ impl Sums {
         found
     }
 
-    fn add_trial(&mut self, record: &Record, kinds: &[Kind]) {
+    fn add_trial(&mut self, record: &Record, kinds: &[OperationHistogram]) {
         for kind in kinds {
             let sum = self.of(record, &kind.name);
             add(&mut sum.histogram, &kind.histogram);
@@ -239,7 +239,7 @@ impl Sums {
             self.of(record, OVERALL_OPERATION).raise_max(record, &kind.histogram);
         }
         for sum in self.sums.iter_mut().filter(|sum| sum.is_of(record)) {
-            let in_trial = |kind: &Kind| kind.name == sum.operation;
+            let in_trial = |kind: &OperationHistogram| kind.name == sum.operation;
             if sum.operation == OVERALL_OPERATION || kinds.iter().any(in_trial) {
                 sum.trials += 1;
             }
@@ -340,7 +340,7 @@ fn read_trial(
     Ok(())
 }
 
-/// The latencies of which the load kept the distribution.
+/// The latencies of which the workload kept the distribution.
 fn latencies_of(record: &Record) -> impl Iterator<Item = &Latency> {
     let all = record.load.iter().flat_map(|load| &load.latencies);
     all.filter(|latency| !latency.quantiles_ns.is_empty())

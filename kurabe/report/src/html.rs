@@ -6,7 +6,7 @@ use std::fmt::Write;
 use crate::chart::Chart;
 use crate::document::Block;
 use crate::heat::HeatMap;
-use crate::svg::{self, Place};
+use crate::svg::{self, SvgDestination};
 use crate::table::{Table, Tone};
 use crate::text::escape;
 
@@ -88,7 +88,7 @@ fn figure(chart: &Chart, caption: &str) -> String {
     if chart.legend {
         out.push_str(&legend(chart));
     }
-    out.push_str(&svg::draw(chart, Place::Page));
+    out.push_str(&svg::draw(chart, SvgDestination::Page));
     out.push_str(&numbers(&chart.numbers, &chart.title));
     out + "</figure>\n"
 }
@@ -105,10 +105,10 @@ fn legend(chart: &Chart) -> String {
     for place in chart.keys_drawn() {
         let key = &chart.keys[place];
         let attributes = format!(" data-key=\"{place}\" data-group=\"{}\"", key.group);
-        entry(&attributes, &svg::swatch(chart, place, Place::Page, 0.0, 6.0), &key.name);
+        entry(&attributes, &svg::swatch(chart, place, SvgDestination::Page, 0.0, 6.0), &key.name);
     }
     for sign in &chart.signs {
-        entry("", &svg::sign(sign.mark, Place::Page, 0.0, 6.0), &sign.text);
+        entry("", &svg::sign(sign.mark, SvgDestination::Page, 0.0, 6.0), &sign.text);
     }
     out + "</div>\n"
 }
@@ -128,7 +128,7 @@ pub(crate) fn figure_of_map(map: &HeatMap) -> String {
     format!(
         "<figure id=\"{id}\" aria-labelledby=\"{id}-title\">\n<figcaption><h4 id=\"{id}-title\">{title}</h4><p>{}</p></figcaption>\n<div class=\"scroll map\" tabindex=\"0\" role=\"region\" aria-labelledby=\"{id}-title\">{}</div>\n{}</figure>\n",
         escape(&map.says),
-        map.draw(Place::Page),
+        map.draw(SvgDestination::Page),
         numbers(&map.numbers, &map.title)
     )
 }

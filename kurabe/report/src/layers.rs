@@ -4,7 +4,7 @@
 use lab::analysis::{WorkloadAnalysis, median};
 use lab::record::{DeviceDelta, Record};
 
-use crate::source::Source;
+use crate::source::ResultSource;
 use crate::table::{Cell, Table};
 use crate::{tables, text};
 
@@ -12,7 +12,7 @@ use crate::{tables, text};
 const LAYERS_MAX: usize = 16;
 
 /// What one step of the way down was asked: medians over the runs.
-pub(crate) struct Step {
+pub(crate) struct LayerStep {
     pub(crate) to: String,
     reads: Option<f64>,
     writes: Option<f64>,
@@ -21,7 +21,7 @@ pub(crate) struct Step {
 }
 
 /// The table; absent where no contender has block layers.
-pub fn table(source: &Source, workload: &WorkloadAnalysis) -> Option<Table> {
+pub fn table(source: &ResultSource, workload: &WorkloadAnalysis) -> Option<Table> {
     let records = source.completed(&workload.workload);
     records.iter().flatten().find(|record| !record.layers.is_empty())?;
     let mut table = Table::new(&[
@@ -58,12 +58,12 @@ pub fn table(source: &Source, workload: &WorkloadAnalysis) -> Option<Table> {
 }
 
 /// Those from the workload, which has `written` so many bytes, down to the device.
-pub(crate) fn steps(written: Option<f64>, records: &[&Record]) -> Vec<Step> {
+pub(crate) fn steps(written: Option<f64>, records: &[&Record]) -> Vec<LayerStep> {
     let of = |step: &dyn Fn(&Record) -> Option<DeviceDelta>, to: String, counts_flushes: bool| {
         let of = |value: fn(&DeviceDelta) -> u64| {
             median(records.iter().filter_map(|record| Some(value(&step(record)?) as f64)))
         };
-        Step {
+        LayerStep {
             to,
             reads: of(|device| device.read_bytes),
             writes: of(|device| device.writes),
@@ -72,7 +72,7 @@ pub(crate) fn steps(written: Option<f64>, records: &[&Record]) -> Vec<Step> {
         }
     };
     let to = "the file system".into();
-    let mut steps = vec![Step { to, reads: None, writes: None, written, flushes: None }];
+    let mut steps = vec![LayerStep { to, reads: None, writes: None, written, flushes: None }];
     let layers = records.first().map_or(&[][..], |record| &record.layers);
     for (number, layer) in layers.iter().take(LAYERS_MAX).enumerate() {
         let step = |record: &Record| record.layers.get(number).map(|layer| layer.device);

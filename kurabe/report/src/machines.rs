@@ -4,16 +4,16 @@
 //! another; only costs are pooled. What differs between the machines is told.
 
 use lab::analysis::Comparison;
-use lab::load::Unit;
 use lab::record::{Outcome, Record};
 use lab::statistics::{AcrossMachines, ComparisonOptions, across_machines};
 use lab::words::{TOO_WIDE, counted, is_telling, list, ratio, ratio_with_interval};
+use lab::workload::Unit;
 use serde::{Deserialize, Serialize};
 
 use crate::across::facts_that_differ;
-use crate::chart::{Axis, Chart, Guide, Key, Mark, Point, Series, aside};
+use crate::chart::{Axis, Chart, ChartSeries, Guide, LegendEntry, Point, SeriesStyle, row_offset};
 use crate::document::Block;
-use crate::source::Source;
+use crate::source::ResultSource;
 use crate::table::{Cell, Table};
 use crate::tables::{tone_of, verdict_text};
 use crate::text;
@@ -31,9 +31,9 @@ pub struct Missing {
 #[derive(Debug)]
 pub struct Merged<'a> {
     /// The shards, in the order of their numbers; at least one.
-    pub sources: &'a [Source],
+    pub sources: &'a [ResultSource],
     /// What was measured where.
-    pub machines: Vec<Machine>,
+    pub machines: Vec<ResultMachine>,
     /// Whether all shards ran on one machine, so that each of them counts as a machine does.
     pub is_one_machine: bool,
     /// The workloads.
@@ -44,7 +44,7 @@ pub struct Merged<'a> {
 
 /// A machine, or a shard where there is one machine only.
 #[derive(Debug)]
-pub struct Machine {
+pub struct ResultMachine {
     /// What it is called here: `machine 1`.
     pub name: String,
     /// Its shards, by their places.
@@ -81,7 +81,7 @@ pub struct MergedCost {
 
 impl<'a> Merged<'a> {
     /// Joins shards.
-    pub fn new(sources: &'a [Source], missing: &'a [Missing]) -> Merged<'a> {
+    pub fn new(sources: &'a [ResultSource], missing: &'a [Missing]) -> Merged<'a> {
         let mut by_identity: Vec<(Option<&str>, Vec<usize>)> = Vec::new();
         for (place, source) in sources.iter().enumerate() {
             let identity = identity(source);
@@ -97,14 +97,14 @@ impl<'a> Merged<'a> {
         } else {
             by_identity.into_iter().map(|(_, shards)| shards).collect()
         };
-        let name = |(place, shards): (usize, Vec<usize>)| Machine {
+        let name = |(place, shards): (usize, Vec<usize>)| ResultMachine {
             name: match (is_one_machine, sources[shards[0]].plan.shard) {
                 (true, Some(shard)) => format!("shard {}", shard.number),
                 _ => format!("machine {}", place + 1),
             },
             shards,
         };
-        let machines: Vec<Machine> = groups.into_iter().enumerate().map(name).collect();
+        let machines: Vec<ResultMachine> = groups.into_iter().enumerate().map(name).collect();
         let mut workloads: Vec<MergedWorkload> = Vec::new();
         let names = sources.iter().flat_map(|source| &source.analysis.workloads);
         for workload in text::distinct(names.map(|one| one.workload.as_str())) {
@@ -128,13 +128,17 @@ impl<'a> Merged<'a> {
 }
 
 /// What tells the machine of a shard from others.
-fn identity(source: &Source) -> Option<&str> {
+fn identity(source: &ResultSource) -> Option<&str> {
     source.facts.as_ref()?.pointer("/machine/identity")?.as_str()
 }
 
 /// The costs on each machine: those of its shards, weighted by their rounds.
-fn costs<'a>(sources: &'a [Source], machines: &[Machine], workload: &str) -> Vec<MergedCost> {
-    let of = |source: &'a Source| -> Vec<&'a Comparison> {
+fn costs<'a>(
+    sources: &'a [ResultSource],
+    machines: &[ResultMachine],
+    workload: &str,
+) -> Vec<MergedCost> {
+    let of = |source: &'a ResultSource| -> Vec<&'a Comparison> {
         let found = source.analysis.workload(workload);
         let all = found.into_iter().flat_map(|found| &found.comparisons);
         all.filter(|one| one.primary && one.cost().is_some()).collect()
@@ -147,7 +151,7 @@ fn costs<'a>(sources: &'a [Source], machines: &[Machine], workload: &str) -> Vec
         let is_it = |one: &&&Comparison| {
             (&one.contender, &one.baseline, &one.metric) == (contender, baseline, metric)
         };
-        let on = |machine: &Machine| {
+        let on = |machine: &ResultMachine| {
             let found: Vec<(f64, usize)> = machine
                 .shards
                 .iter()
@@ -205,7 +209,7 @@ pub fn document(merged: &Merged<'_>) -> Vec<Block> {
     }
     blocks.extend(warnings(merged).into_iter().map(Block::Warning));
     blocks.push(Block::Note(method(merged)));
-    let places: Vec<&Source> =
+    let places: Vec<&ResultSource> =
         merged.machines.iter().map(|machine| &merged.sources[machine.shards[0]]).collect();
     let names: Vec<String> = merged.machines.iter().map(|machine| machine.name.clone()).collect();
     let differences = facts_that_differ(&places, &names);
@@ -347,14 +351,14 @@ fn chart(merged: &Merged<'_>, workload: &MergedWorkload, index: usize) -> Option
         let each = merged.machines.iter().zip(&cost.each).enumerate();
         let dots = each.filter_map(|(place, (machine, value))| {
             let words = format!("{}, {}: {}", cost.contender, machine.name, ratio((*value)?));
-            Some(Point::at((*value)?, row as f64 + aside(place) + 0.2, words))
+            Some(Point::at((*value)?, row as f64 + row_offset(place) + 0.2, words))
         });
-        series.push(Series { key, mark: Mark::Dots, points: dots.collect() });
+        series.push(ChartSeries { key, mark: SeriesStyle::Dots, points: dots.collect() });
         if let Some(value) = cost.pooled.cost {
             let ends = cost.pooled.interval.map(|interval| (interval.low, interval.high));
             let words = format!("{}: {}", cost.contender, ratio_with_interval(value, ends));
             let point = Point::at(value, row as f64 - 0.14, words.clone()).between(ends);
-            series.push(Series { key, mark: Mark::Interval, points: vec![point] });
+            series.push(ChartSeries { key, mark: SeriesStyle::Interval, points: vec![point] });
             said.push(words);
         }
     }
@@ -362,7 +366,8 @@ fn chart(merged: &Merged<'_>, workload: &MergedWorkload, index: usize) -> Option
     let y = Axis::rows(shown.iter().map(|cost| cost.contender.as_str()));
     let what = if merged.is_one_machine { "shard" } else { "machine" };
     let keys = study.contenders.iter().enumerate();
-    let keys = keys.map(|(style, contender)| Key::contender(&contender.label, style)).collect();
+    let keys =
+        keys.map(|(style, contender)| LegendEntry::contender(&contender.label, style)).collect();
     Some(Chart {
         says: format!(
             "{}. Each dot is one {what}; the large symbol is their mean with its interval.",

@@ -4,7 +4,7 @@ use lab::analysis::{WorkloadAnalysis, median};
 use lab::record::{NodeRecord, Record, counted_trials};
 
 use crate::document::Block;
-use crate::source::Source;
+use crate::source::ResultSource;
 use crate::table::{Cell, Table};
 use crate::text;
 
@@ -13,7 +13,7 @@ const EXPLAINED: &str = "Medians of the rounds. The run begins when its first no
      Rates, counts and bytes of a contender are those of all its nodes together; percentiles are of all their operations.";
 
 /// The nodes of a workload's contenders; nothing where each has one.
-pub fn blocks(source: &Source, workload: &WorkloadAnalysis) -> Vec<Block> {
+pub fn blocks(source: &ResultSource, workload: &WorkloadAnalysis) -> Vec<Block> {
     let mut table = Table::new(&[
         "contender",
         "node",

@@ -1,10 +1,10 @@
-//! The table of the answer: loads down, contenders across, and below a load its parts (the steps of a
+//! The table of the answer: loads down, contenders across, and below a workload its parts (the steps of a
 //! tree), where somebody is surely faster or slower in one.
 
 use lab::analysis::{Analysis, Comparison, WorkloadAnalysis};
-use lab::load::{GROUP_AXIS, STATISTIC_AXIS, Unit};
 use lab::plan::Plan;
 use lab::statistics::BOUND_MAX;
+use lab::workload::{GROUP_AXIS, STATISTIC_AXIS, Unit};
 
 use crate::checks;
 use crate::document::Block;
@@ -13,7 +13,7 @@ use crate::table::{Cell, Table, Tone};
 use crate::tables::{other_operations, primary_metric, tone_of, verdict_mark};
 use crate::text;
 
-/// The overview of several loads, and what its cells are.
+/// The overview of several workloads, and what its cells are.
 pub fn of(analysis: &Analysis, plan: &Plan) -> Vec<Block> {
     let workloads = &analysis.workloads;
     let mut table = empty("workload", plan);

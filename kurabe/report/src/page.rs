@@ -1,5 +1,5 @@
 //! The HTML report: one self-contained page of a result. What was measured comes first, then the answer with its
-//! warnings, its table and its pictures; then, folded, each load and all that is needed to repeat it.
+//! warnings, its table and its pictures; then, folded, each workload and all that is needed to repeat it.
 //!
 //! The page asks nothing of any other file or host, which its content policy enforces. Without its
 //! script it is complete: the script says what is pointed at, and enlarges parts of pictures. Blocks become HTML in
@@ -11,14 +11,14 @@ use lab::record::Record;
 
 use crate::answer::answer;
 use crate::chart::Chart;
-use crate::charts::{self, View};
+use crate::charts::{self, WorkloadView};
 use crate::details::details;
 use crate::document::{self, Block};
 use crate::environment::{self, environment};
 use crate::html::{self, Rendered};
 use crate::sessions::{kernels, sessions};
-use crate::source::Source;
-use crate::svg::{self, Place};
+use crate::source::ResultSource;
+use crate::svg::{self, SvgDestination};
 use crate::table::Table;
 use crate::tables::device_text;
 use crate::text::{self, escape};
@@ -27,7 +27,7 @@ const STYLE: &str = include_str!("../assets/report.css");
 const SCRIPT: &str = include_str!("../assets/report.js");
 
 /// The page of one result. `beside` is what stands after its answer: a publication.
-pub fn page(source: &Source, beside: &[Block]) -> String {
+pub fn page(source: &ResultSource, beside: &[Block]) -> String {
     let mut head = masthead(source);
     head.extend(warnings_first(answer(source)));
     let mut rest = vec![Block::heading(2, "loads-in-detail", "Details")];
@@ -53,14 +53,15 @@ fn warnings_first(blocks: Vec<Block>) -> Vec<Block> {
 }
 
 /// Every chart of a result as a picture: the name of its file, and the SVG. `beside` as in [`page`].
-pub fn pictures(source: &Source, beside: &[Block]) -> Vec<(String, String)> {
-    let drawn = |chart: &Chart| (format!("{}.svg", chart.id), svg::draw(chart, Place::File));
+pub fn pictures(source: &ResultSource, beside: &[Block]) -> Vec<(String, String)> {
+    let drawn =
+        |chart: &Chart| (format!("{}.svg", chart.id), svg::draw(chart, SvgDestination::File));
     let mut pictures: Vec<(String, String)> =
         document::charts_of(beside).into_iter().map(drawn).collect();
-    let views = View::all(source);
+    let views = WorkloadView::all(source);
     if views.len() > 1 {
         let all = charts::scan::charts(source).into_iter().chain(charts::runs::every(source));
-        let all = all.chain(charts::benefit::of_loads(source));
+        let all = all.chain(charts::benefit::of_workload(source));
         let all = all.chain(charts::ratio::overview(source));
         pictures.extend(all.collect::<Vec<_>>().iter().map(drawn));
     }
@@ -104,7 +105,7 @@ fn footer(has_charts: bool) -> String {
 }
 
 /// What the result is: by which command, on what, when; and what of it could not be read.
-fn masthead(source: &Source) -> Vec<Block> {
+fn masthead(source: &ResultSource) -> Vec<Block> {
     let study = &source.plan.study;
     let mut rows = Vec::new();
     let mut row = |name: &str, text: Option<String>| {
@@ -143,7 +144,7 @@ fn without_place(line: &str) -> String {
 }
 
 /// The guests that trials ran in, each with its kernel and whether its processor was emulated.
-fn guests(source: &Source) -> Option<String> {
+fn guests(source: &ResultSource) -> Option<String> {
     let of = |record: &Record| {
         let guest = record.guest.as_ref()?;
         let name = record.contender.environment.guest().unwrap_or(&guest.image);
@@ -155,7 +156,7 @@ fn guests(source: &Source) -> Option<String> {
 }
 
 /// Where a result came from, in one line.
-pub(crate) fn origin(source: &Source) -> String {
+pub(crate) fn origin(source: &ResultSource) -> String {
     let mut parts = vec![source.name.clone()];
     parts.extend(kernels(&sessions(source)));
     parts.extend(source.records.first().map(|record| text::date(record.started_unix_ns)));

@@ -1,9 +1,9 @@
 //! A cost relative to the baseline as it is shown, or why there is none.
 
 use lab::analysis::Comparison;
-use lab::load::Unit;
 use lab::statistics::BLOCKS_MIN_FOR_INTERVAL;
 use lab::words::{ratio, ratio_with_interval};
+use lab::workload::Unit;
 
 /// Stands in the place of a cost that is withheld.
 pub const WITHHELD: &str = "too few rounds";

@@ -8,7 +8,7 @@ use lab::record::FIRST_SESSION;
 use serde_json::Value;
 
 use crate::environment::flatten;
-use crate::source::Source;
+use crate::source::ResultSource;
 use crate::table::{Cell, Table};
 use crate::text;
 
@@ -17,7 +17,7 @@ pub(crate) const NO_FACTS: [&str; 3] = ["schema", "command_line", "started_unix_
 
 /// A session whose trials count.
 #[derive(Debug, Clone, Copy)]
-pub struct Session<'a> {
+pub struct ResultSession<'a> {
     /// Its number, from 1.
     pub number: u32,
     /// Records of it that stand.
@@ -43,9 +43,9 @@ impl Fact {
 }
 
 /// The sessions of which a record stands, the first one first; without a record the last one.
-pub fn sessions(source: &Source) -> Vec<Session<'_>> {
+pub fn sessions(source: &ResultSource) -> Vec<ResultSession<'_>> {
     let last = FIRST_SESSION + source.earlier_facts.len() as u32;
-    let found = (FIRST_SESSION..=last).map(|number| Session {
+    let found = (FIRST_SESSION..=last).map(|number| ResultSession {
         number,
         trials: source.records.iter().filter(|record| record.session == number).count(),
         facts: match source.earlier_facts.get((number - FIRST_SESSION) as usize) {
@@ -54,7 +54,7 @@ pub fn sessions(source: &Source) -> Vec<Session<'_>> {
         }
         .filter(|facts| facts.is_object()),
     });
-    let mut found: Vec<Session<'_>> = found.collect();
+    let mut found: Vec<ResultSession<'_>> = found.collect();
     if found.iter().any(|session| session.trials > 0) {
         found.retain(|session| session.trials > 0);
     } else {
@@ -66,7 +66,7 @@ pub fn sessions(source: &Source) -> Vec<Session<'_>> {
 /// The facts of the sessions that can be read, in the order of their first appearance. What tells
 /// nothing of what was measured is left out: the command line, when it began, and how long the filling
 /// took.
-pub fn facts(sessions: &[Session<'_>]) -> Vec<Fact> {
+pub fn facts(sessions: &[ResultSession<'_>]) -> Vec<Fact> {
     let readable: Vec<&Value> = sessions.iter().filter_map(|session| session.facts).collect();
     let mut found: Vec<Fact> = Vec::new();
     for (place, facts) in readable.iter().enumerate() {
@@ -91,7 +91,7 @@ pub fn facts(sessions: &[Session<'_>]) -> Vec<Fact> {
 }
 
 /// The facts that are not the same in all sessions that can be read.
-pub fn differences(sessions: &[Session<'_>]) -> Table {
+pub fn differences(sessions: &[ResultSession<'_>]) -> Table {
     let readable = sessions.iter().filter(|session| session.facts.is_some());
     let heads = readable.map(|session| format!("session {}", session.number));
     let mut table =
@@ -104,7 +104,7 @@ pub fn differences(sessions: &[Session<'_>]) -> Table {
 }
 
 /// How the trials fall on sessions, and what is not the same in them; None for a single one.
-pub fn sentence(sessions: &[Session<'_>]) -> Option<String> {
+pub fn sentence(sessions: &[ResultSession<'_>]) -> Option<String> {
     if sessions.len() < 2 {
         return None;
     }
@@ -134,7 +134,7 @@ pub fn sentence(sessions: &[Session<'_>]) -> Option<String> {
 }
 
 /// The kernels of the sessions, each once, in their order.
-pub fn kernels(sessions: &[Session<'_>]) -> Option<String> {
+pub fn kernels(sessions: &[ResultSession<'_>]) -> Option<String> {
     let facts = sessions.iter().filter_map(|session| session.facts);
     let kernels = facts.filter_map(|facts| facts.pointer("/machine/kernel")?.as_str());
     let found = text::distinct(

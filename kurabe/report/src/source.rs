@@ -17,7 +17,7 @@ use crate::histograms::Histograms;
 
 /// A result, read and analysed.
 #[derive(Debug)]
-pub struct Source {
+pub struct ResultSource {
     /// The directory's name as it was given, for headings and commands.
     pub name: String,
     /// The plan.
@@ -38,14 +38,14 @@ pub struct Source {
     pub damage: Vec<String>,
 }
 
-impl Source {
+impl ResultSource {
     /// Reads a result directory. Errors: no plan, or one that cannot be understood.
-    pub fn read(directory: &Path) -> Result<Source, ResultError> {
-        Ok(Source::of(StoredResult::read(directory)?))
+    pub fn read(directory: &Path) -> Result<ResultSource, ResultError> {
+        Ok(ResultSource::of(StoredResult::read(directory)?))
     }
 
     /// Reads what belongs to a result whose plan and records were read already.
-    pub fn of(stored: StoredResult) -> Source {
+    pub fn of(stored: StoredResult) -> ResultSource {
         let StoredResult { directory, plan, records, facts, earlier_facts, mut damage, .. } =
             stored;
         let study_file = directory
@@ -54,7 +54,7 @@ impl Source {
             .ok();
         let known = facts.as_ref().unwrap_or(&Value::Null);
         let (analysis, histograms) = analysed(&directory, &plan, &records, known);
-        Source {
+        ResultSource {
             name: directory.path().display().to_string(),
             plan,
             records,

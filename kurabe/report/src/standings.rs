@@ -1,4 +1,4 @@
-//! Where contenders stand under a load, in words: who beats whom, who is like the baseline, and of whom
+//! Where contenders stand under a workload, in words: who beats whom, who is like the baseline, and of whom
 //! nothing is known.
 //!
 //! Two are told apart by the comparison of the two. So are two others whose intervals against the baseline
@@ -14,9 +14,9 @@ use lab::words::{is_telling, percent};
 use crate::tables::{has_no_figure, primary_comparisons, verdict_mark};
 use crate::text;
 
-/// Where contenders stand under a load.
+/// Where contenders stand under a workload.
 #[derive(Clone)]
-pub struct Standings {
+pub struct ContenderRanking {
     /// The fastest first.
     ranked: Vec<Standing>,
     /// What is known of the cost of one over that of another, by their labels, where neither is the baseline.
@@ -90,9 +90,9 @@ impl Standing {
     }
 }
 
-impl Standings {
-    /// What the primary comparisons of a load say.
-    pub fn of(workload: &WorkloadAnalysis, plan: &Plan) -> Standings {
+impl ContenderRanking {
+    /// What the primary comparisons of a workload say.
+    pub fn of(workload: &WorkloadAnalysis, plan: &Plan) -> ContenderRanking {
         let baseline = plan.baseline_label().to_string();
         let first =
             Standing { label: baseline.clone(), cost: 1.0, ends: (1.0, 1.0), verdict: None };
@@ -120,7 +120,7 @@ impl Standings {
         let study = &plan.study;
         let is_brief = study.workloads.len() > 1 && study.contenders.len() > CONTENDERS_TOLD;
         let same_within = study.same_within;
-        Standings { ranked, direct, unknown, baseline, raw, same_within, is_brief }
+        ContenderRanking { ranked, direct, unknown, baseline, raw, same_within, is_brief }
     }
 
     /// The same as a sentence.
@@ -128,9 +128,9 @@ impl Standings {
         format!("{}.", self.said().join("; "))
     }
 
-    /// What holds under two loads: each interval has room for that of both. None where contenders do not
+    /// What holds under two workloads: each interval has room for that of both. None where contenders do not
     /// stand alike in them, a figure of one lies outside of the other's interval, or something is open.
-    pub fn joined(&self, other: &Standings) -> Option<Standings> {
+    pub fn joined(&self, other: &ContenderRanking) -> Option<ContenderRanking> {
         let both = |one: &Standing| {
             let with = other.ranked.iter().find(|with| with.label == one.label)?;
             let mark = |one: &Standing| one.verdict.as_ref().map(verdict_mark);
@@ -156,7 +156,7 @@ impl Standings {
                 with.inspect(|with| *between = between.joined(**with)).is_some()
             });
         }
-        let joined = Standings { ranked, direct, ..self.clone() };
+        let joined = ContenderRanking { ranked, direct, ..self.clone() };
         let is_alike = self.unknown.is_empty()
             && other.unknown.is_empty()
             && self.ranked.len() == other.ranked.len()

@@ -53,15 +53,15 @@ impl<'a> Pair<'a> {
 }
 
 /// A cost with its interval, and what it says.
-struct Cost {
+struct CostText {
     cost: f64,
     ends: Option<(f64, f64)>,
     comparison: Comparison,
 }
 
-impl Cost {
+impl CostText {
     /// The cost of the one contender of a pair relative to the other, as the study's comparisons have it.
-    fn of(pair: &Pair<'_>, workload: &WorkloadAnalysis) -> Option<Cost> {
+    fn of(pair: &Pair<'_>, workload: &WorkloadAnalysis) -> Option<CostText> {
         let metric = primary_metric(workload);
         let between = |under: &str, over: &str| {
             let mut all = workload.comparisons.iter().chain(&workload.direct);
@@ -76,7 +76,7 @@ impl Cost {
             let (cost, ends, comparison) = between(over, under)?;
             Some((cost.recip(), ends.map(|(low, high)| (high.recip(), low.recip())), comparison))
         })?;
-        Some(Cost { cost, ends, comparison })
+        Some(CostText { cost, ends, comparison })
     }
 
     fn words(&self) -> String {
@@ -104,7 +104,8 @@ fn sentence(
     workload: &WorkloadAnalysis,
 ) -> String {
     let on = |pair: &Pair<'_>| {
-        let words = Cost::of(pair, workload).map_or_else(|| WITHHELD.into(), |cost| cost.words());
+        let words =
+            CostText::of(pair, workload).map_or_else(|| WITHHELD.into(), |cost| cost.words());
         format!("{words} on {}", pair.stack)
     };
     let costs: Vec<String> = pairs.iter().map(on).collect();
@@ -115,13 +116,13 @@ fn sentence(
 fn of_several(store: &str, reference: &str, pairs: &[Pair<'_>], analysis: &Analysis) -> Vec<Block> {
     let mut table = Table::new(&["workload"]);
     table.heads.extend(pairs.iter().map(|pair| format!("on {}", pair.stack)));
-    let mut all: Vec<Cost> = Vec::new();
+    let mut all: Vec<CostText> = Vec::new();
     for workload in &analysis.workloads {
         let mut row = vec![Cell::from(workload.workload.as_str())];
         for pair in pairs {
-            let cost = Cost::of(pair, workload);
+            let cost = CostText::of(pair, workload);
             row.push(Cell::maybe(cost.as_ref().map(|cost| cost.cost), |_| {
-                cost.as_ref().map_or_else(String::new, Cost::words)
+                cost.as_ref().map_or_else(String::new, CostText::words)
             }));
             all.extend(cost);
         }

@@ -8,7 +8,7 @@
 
 use std::fmt::Write;
 
-use crate::chart::{Axis, Chart, Guide, Mark, Point, Series};
+use crate::chart::{Axis, Chart, ChartSeries, Guide, Point, SeriesStyle};
 use crate::text::escape;
 
 mod legend;
@@ -16,7 +16,7 @@ mod shape;
 
 pub use legend::{sign, swatch};
 pub use shape::sprite;
-use shape::{Shape, Side, Size};
+use shape::{Side, SymbolShape, SymbolSize};
 
 /// Width of a picture in px.
 pub const WIDTH: u32 = 760;
@@ -39,38 +39,38 @@ const RULE: &str = "#dcdce0";
 
 /// Who looks at the picture, which decides where its colours come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum SvgDestination {
     /// In the page, whose style sheet knows whether it is dark, and how wide it is.
     Page,
     /// A file of its own: with a title and a legend, and the colours spelled out.
     File,
 }
 
-impl Place {
+impl SvgDestination {
     fn colour(self, style: usize) -> String {
         let index = style % COLOURS.len();
         match self {
-            Place::Page => format!("var(--k{index})"),
-            Place::File => COLOURS[index].to_string(),
+            SvgDestination::Page => format!("var(--k{index})"),
+            SvgDestination::File => COLOURS[index].to_string(),
         }
     }
 
     /// Colour of letters.
     pub fn ink(self) -> &'static str {
-        if self == Place::Page { "var(--ink)" } else { INK }
+        if self == SvgDestination::Page { "var(--ink)" } else { INK }
     }
 
     fn paper(self) -> &'static str {
-        if self == Place::Page { "var(--paper)" } else { "#fff" }
+        if self == SvgDestination::Page { "var(--paper)" } else { "#fff" }
     }
 
     /// Colour of letters of less weight.
     pub fn faint(self) -> &'static str {
-        if self == Place::Page { "var(--faint)" } else { FAINT }
+        if self == SvgDestination::Page { "var(--faint)" } else { FAINT }
     }
 
     fn rule(self) -> &'static str {
-        if self == Place::Page { "var(--rule)" } else { RULE }
+        if self == SvgDestination::Page { "var(--rule)" } else { RULE }
     }
 }
 
@@ -88,7 +88,7 @@ struct Frame {
 
 struct Drawing<'a> {
     chart: &'a Chart,
-    place: Place,
+    place: SvgDestination,
     /// Of no meaning in the page.
     frame: Frame,
     out: String,
@@ -111,10 +111,10 @@ const ROW_LABEL_HEIGHT: f64 = 18.0;
 const BOX: f64 = 10_000.0;
 
 /// Draws a chart.
-pub fn draw(chart: &Chart, place: Place) -> String {
+pub fn draw(chart: &Chart, place: SvgDestination) -> String {
     match place {
-        Place::Page => in_page(chart),
-        Place::File => file(chart),
+        SvgDestination::Page => in_page(chart),
+        SvgDestination::File => file(chart),
     }
 }
 
@@ -144,7 +144,7 @@ fn in_page(chart: &Chart) -> String {
         id = chart.id
     );
     let frame = Frame { left: 0.0, top: 0.0, right: 0.0, bottom: 0.0 };
-    let mut drawing = Drawing { chart, place: Place::Page, frame, out };
+    let mut drawing = Drawing { chart, place: SvgDestination::Page, frame, out };
     drawing.axes();
     drawing.out.push_str("<svg class=\"clip\"><svg class=\"zoom\"><g class=\"shift\">\n");
     drawing.marks();
@@ -177,7 +177,7 @@ fn file(chart: &Chart) -> String {
         bottom: height - BELOW,
     };
     let Frame { left, top, right, bottom } = frame;
-    let mut drawing = Drawing { chart, place: Place::File, frame, out: String::new() };
+    let mut drawing = Drawing { chart, place: SvgDestination::File, frame, out: String::new() };
     let out = &mut drawing.out;
     let _ = writeln!(
         out,
@@ -257,8 +257,8 @@ impl Drawing<'_> {
     /// The place of a share of the plot, from the left.
     fn across(&self, share: f64) -> String {
         match self.place {
-            Place::Page => percent(share),
-            Place::File => {
+            SvgDestination::Page => percent(share),
+            SvgDestination::File => {
                 format!("{:.1}", self.frame.left + share * (self.frame.right - self.frame.left))
             }
         }
@@ -267,8 +267,8 @@ impl Drawing<'_> {
     /// The place of a share of the plot, from below.
     fn up(&self, share: f64) -> String {
         match self.place {
-            Place::Page => percent(1.0 - share),
-            Place::File => {
+            SvgDestination::Page => percent(1.0 - share),
+            SvgDestination::File => {
                 format!("{:.1}", self.frame.bottom - share * (self.frame.bottom - self.frame.top))
             }
         }
@@ -285,8 +285,8 @@ impl Drawing<'_> {
     /// The attributes of a rectangle between two places, each of shares from the left and from below.
     fn rectangle(&self, (left, bottom): (f64, f64), (right, top): (f64, f64)) -> String {
         let (width, height) = match self.place {
-            Place::Page => (percent(right - left), percent(top - bottom)),
-            Place::File => (
+            SvgDestination::Page => (percent(right - left), percent(top - bottom)),
+            SvgDestination::File => (
                 format!("{:.1}", (right - left) * (self.frame.right - self.frame.left)),
                 format!("{:.1}", (top - bottom) * (self.frame.bottom - self.frame.top)),
             ),
@@ -312,10 +312,12 @@ impl Drawing<'_> {
     }
 
     /// A shape at a place; what is said of it where anything is.
-    fn stamp(&mut self, shape: Shape, [x, y]: [&str; 2], says: &str) {
+    fn stamp(&mut self, shape: SymbolShape, [x, y]: [&str; 2], says: &str) {
         let (open, name) = match self.place {
-            Place::Page => (format!("<use href=\"#{}\" x=\"{x}\" y=\"{y}\"", shape.id()), "use"),
-            Place::File => (
+            SvgDestination::Page => {
+                (format!("<use href=\"#{}\" x=\"{x}\" y=\"{y}\"", shape.id()), "use")
+            }
+            SvgDestination::File => (
                 format!("<path transform=\"translate({x} {y})\" d=\"{}\"", shape.outline()),
                 "path",
             ),
@@ -417,7 +419,7 @@ impl Drawing<'_> {
             }
             self.text([&left, &y], [-8, 4], "", &tick.text);
         }
-        if self.place == Place::Page && chart.y.fixed {
+        if self.place == SvgDestination::Page && chart.y.fixed {
             self.labels_above();
         }
         self.end();
@@ -427,7 +429,7 @@ impl Drawing<'_> {
     /// The numbers beside bars once more, for a narrow screen, where there is room for them above the bars only.
     fn labels_above(&mut self) {
         let chart = self.chart;
-        for series in chart.series.iter().filter(|series| series.mark == Mark::Label) {
+        for series in chart.series.iter().filter(|series| series.mark == SeriesStyle::Label) {
             for point in &series.points {
                 let y = self.y(point.y);
                 self.text(["100%", &y], [0, 4], " class=\"above\"", &point.text);
@@ -453,8 +455,8 @@ impl Drawing<'_> {
         self.hatches();
         for series in chart.series.iter().filter(|series| !series.points.is_empty()) {
             let _ = match self.place {
-                Place::Page => writeln!(self.out, "<g data-key=\"{}\">", series.key),
-                Place::File => writeln!(self.out, "<g>"),
+                SvgDestination::Page => writeln!(self.out, "<g data-key=\"{}\">", series.key),
+                SvgDestination::File => writeln!(self.out, "<g>"),
             };
             self.series(series);
             self.end();
@@ -483,38 +485,38 @@ impl Drawing<'_> {
         }
     }
 
-    fn series(&mut self, series: &Series) {
+    fn series(&mut self, series: &ChartSeries) {
         let style = self.chart.keys[series.key].style;
         let (colour, paper) = (self.place.colour(style), self.place.paper());
         match series.mark {
-            Mark::Line | Mark::Faint => self.path(series, style, true),
-            Mark::Steps => {
+            SeriesStyle::Line | SeriesStyle::Faint => self.path(series, style, true),
+            SeriesStyle::Steps => {
                 self.path(series, style, false);
-                self.symbols(series, style, Size::Step, &format!("fill:{colour}"));
+                self.symbols(series, style, SymbolSize::Step, &format!("fill:{colour}"));
             }
-            Mark::Dots => {
+            SeriesStyle::Dots => {
                 let look = format!("fill:{colour};fill-opacity:0.6");
-                self.symbols(series, style, Size::Dot, &look);
+                self.symbols(series, style, SymbolSize::Dot, &look);
             }
-            Mark::Interval => {
+            SeriesStyle::Interval => {
                 self.intervals(series, &colour, 2.5, 6);
-                self.symbols(series, style, Size::Large, &format!("fill:{colour}"));
+                self.symbols(series, style, SymbolSize::Large, &format!("fill:{colour}"));
             }
-            Mark::Hollow => {
+            SeriesStyle::Hollow => {
                 self.intervals(series, &colour, 2.5, 6);
                 let look = format!("fill:{paper};stroke:{colour};stroke-width:1.8");
-                self.symbols(series, style, Size::Hollow, &look);
+                self.symbols(series, style, SymbolSize::Hollow, &look);
             }
             // In ink, which is seen on a bar as well as beside it.
-            Mark::Whisker => self.intervals(series, self.place.ink(), 1.4, 4),
-            Mark::Bars => self.bars(series, style),
-            Mark::Hatched => {
+            SeriesStyle::Whisker => self.intervals(series, self.place.ink(), 1.4, 4),
+            SeriesStyle::Bars => self.bars(series, style),
+            SeriesStyle::Hatched => {
                 let hatch = format!("url(#hatch-{}-{})", self.chart.id, series.key);
                 self.group(&format!("fill:{hatch};stroke:{colour};stroke-width:1.4"));
                 series.points.iter().for_each(|point| self.bar(point));
                 self.end();
             }
-            Mark::Label => {
+            SeriesStyle::Label => {
                 self.group(&format!("fill:{};font-size:11px", self.place.ink()));
                 for point in &series.points {
                     let (x, y) = (self.x(point.x), self.y(point.y));
@@ -522,17 +524,17 @@ impl Drawing<'_> {
                 }
                 self.end();
             }
-            Mark::Ring | Mark::SmallRing | Mark::CrossedRing => {
-                let width = if series.mark == Mark::Ring { 2.0 } else { 1.2 };
+            SeriesStyle::Ring | SeriesStyle::SmallRing | SeriesStyle::CrossedRing => {
+                let width = if series.mark == SeriesStyle::Ring { 2.0 } else { 1.2 };
                 self.group(&format!("fill:none;stroke:{};stroke-width:{width}", self.place.ink()));
-                self.stamps(series, Shape::Ring(series.mark));
+                self.stamps(series, SymbolShape::Ring(series.mark));
                 self.end();
             }
         }
     }
 
     /// A line. `says`: whether its points are told by it, and not by symbols on them.
-    fn path(&mut self, series: &Series, style: usize, says: bool) {
+    fn path(&mut self, series: &ChartSeries, style: usize, says: bool) {
         let mut path = String::new();
         let mut pen_down = false;
         let mut told: Vec<&str> = Vec::new();
@@ -544,37 +546,38 @@ impl Drawing<'_> {
             }
             let letter = if pen_down { 'L' } else { 'M' };
             let _ = match self.place {
-                Place::Page => {
+                SvgDestination::Page => {
                     write!(path, "{letter}{:.0} {:.0}", x * BOX, (1.0 - y) * BOX)
                 }
-                Place::File => write!(path, "{letter}{} {}", self.across(x), self.up(y)),
+                SvgDestination::File => write!(path, "{letter}{} {}", self.across(x), self.up(y)),
             };
             told.push(&point.text);
             pen_down = true;
         }
-        let (width, opacity) = if series.mark == Mark::Faint { (1.0, 0.3) } else { (2.0, 1.0) };
+        let (width, opacity) =
+            if series.mark == SeriesStyle::Faint { (1.0, 0.3) } else { (2.0, 1.0) };
         let look = format!(
             "style=\"fill:none;stroke:{};stroke-width:{width};opacity:{opacity};stroke-dasharray:{};stroke-linejoin:round\"",
             self.place.colour(style),
             dash_of(style)
         );
         let _ = match self.place {
-            Place::Page => writeln!(
+            SvgDestination::Page => writeln!(
                 self.out,
                 "<svg class=\"line\" viewBox=\"0 0 {BOX} {BOX}\" preserveAspectRatio=\"none\"><path d=\"{path}\" {look}{}/></svg>",
                 if says { in_attributes(&told) } else { String::new() }
             ),
-            Place::File => writeln!(self.out, "<path d=\"{path}\" {look}/>"),
+            SvgDestination::File => writeln!(self.out, "<path d=\"{path}\" {look}/>"),
         };
     }
 
-    fn symbols(&mut self, series: &Series, style: usize, size: Size, look: &str) {
+    fn symbols(&mut self, series: &ChartSeries, style: usize, size: SymbolSize, look: &str) {
         self.group(look);
-        self.stamps(series, Shape::Symbol(style, size));
+        self.stamps(series, SymbolShape::Symbol(style, size));
         self.end();
     }
 
-    fn stamps(&mut self, series: &Series, shape: Shape) {
+    fn stamps(&mut self, series: &ChartSeries, shape: SymbolShape) {
         for point in &series.points {
             let places = [self.chart.x.place(point.x), self.chart.y.place(point.y)];
             if places.iter().all(|place| place.is_finite()) {
@@ -588,7 +591,7 @@ impl Drawing<'_> {
     fn hatches(&mut self) {
         for (index, key) in self.chart.keys.iter().enumerate() {
             let mut series = self.chart.series.iter();
-            if series.any(|series| series.key == index && series.mark == Mark::Hatched) {
+            if series.any(|series| series.key == index && series.mark == SeriesStyle::Hatched) {
                 let _ = writeln!(
                     self.out,
                     "<pattern id=\"hatch-{}-{index}\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(45)\"><path d=\"M1 0V6\" style=\"stroke:{};stroke-width:1.6\"/></pattern>",
@@ -600,7 +603,7 @@ impl Drawing<'_> {
     }
 
     /// Lines from end to end: across them where the interval ends, an arrow where it goes on.
-    fn intervals(&mut self, series: &Series, colour: &str, width: f64, half: u8) {
+    fn intervals(&mut self, series: &ChartSeries, colour: &str, width: f64, half: u8) {
         self.group(&format!("fill:{colour};stroke:{colour};stroke-width:{width}"));
         for point in &series.points {
             let (Some(low), Some(high)) = (point.low, point.high) else { continue };
@@ -612,7 +615,8 @@ impl Drawing<'_> {
             });
             self.line([&ends[0].0, &y], [&ends[1].0, &y], "");
             for (x, side, is_cut) in &ends {
-                let shape = if *is_cut { Shape::Arrow(half, *side) } else { Shape::Cap(half) };
+                let shape =
+                    if *is_cut { SymbolShape::Arrow(half, *side) } else { SymbolShape::Cap(half) };
                 self.stamp(shape, [x, &y], "");
             }
         }
@@ -620,21 +624,21 @@ impl Drawing<'_> {
     }
 
     /// Bars, each with its name in it where there is room: colour is not the only mark.
-    fn bars(&mut self, series: &Series, style: usize) {
+    fn bars(&mut self, series: &ChartSeries, style: usize) {
         let colour = self.place.colour(style);
         let paper = self.place.paper();
         self.group(&format!("fill:{colour};stroke:{paper};stroke-width:0.7"));
         series.points.iter().for_each(|point| self.bar(point));
         self.end();
         // Where bars have labels beside them, a name in them would be one too many.
-        let labelled = self.chart.series.iter().any(|other| other.mark == Mark::Label);
+        let labelled = self.chart.series.iter().any(|other| other.mark == SeriesStyle::Label);
         if labelled || !self.chart.legend {
             return;
         }
         let on = match (LIGHT_STYLES.contains(&(style % COLOURS.len())), self.place) {
             (true, _) => INK,
-            (false, Place::Page) => "var(--on)",
-            (false, Place::File) => "#fff",
+            (false, SvgDestination::Page) => "var(--on)",
+            (false, SvgDestination::File) => "#fff",
         };
         let _ = writeln!(
             self.out,

@@ -3,20 +3,20 @@
 use lab::analysis::{
     Comparison, ContenderAnalysis, MetricAnalysis, WorkloadAnalysis, completed_trials,
 };
-use lab::condition::{Gate, Outcome as GateOutcome};
+use lab::condition::{Gate, GateOutcome};
 use lab::device::{DeviceName, IMAGE, MEMORY};
-use lab::load::{DEPTH_AXIS, Load, OVERALL_OPERATION, QUANTILES, differ_by_operation};
 use lab::plan::Plan;
 use lab::record::{Outcome, Phase, Record, TIME_METRIC, unfinished_block};
-use lab::statistics::{MEDIAN_CONFIDENCE, Slow, Summary, Verdict};
-use lab::warning::Kind;
-use lab::watched::{Cause, Watched, causes};
+use lab::statistics::{MEDIAN_CONFIDENCE, SampleSummary, Slow, Verdict};
+use lab::warning::WarningKind;
+use lab::watched::{DisturbanceCause, Watched, causes};
+use lab::workload::{DEPTH_AXIS, OVERALL_OPERATION, QUANTILES, WorkloadSpec, differ_by_operation};
 
-use crate::source::Source;
+use crate::source::ResultSource;
 use crate::table::{Cell, Table, Tone};
 use crate::{checks, quotient, text};
 
-/// The ranking under a load: one row a contender, the best first. Where reads rank, writes are next to them.
+/// The ranking under a workload: one row a contender, the best first. Where reads rank, writes are next to them.
 pub fn contenders(workload: &WorkloadAnalysis, plan: &Plan) -> Table {
     let baseline = plan.baseline_label();
     let (primary, others) = (primary_metric(workload), other_operations(workload));
@@ -83,8 +83,8 @@ pub(crate) fn other_operations(workload: &WorkloadAnalysis) -> Vec<&str> {
 
 /// What the brackets around values hold: an interval of 95 % confidence, or, of some with too few values for one,
 /// the least and the greatest.
-pub fn brackets<'a>(mut summaries: impl Iterator<Item = &'a Summary>) -> &'static str {
-    let is_range = |summary: &Summary| {
+pub fn brackets<'a>(mut summaries: impl Iterator<Item = &'a SampleSummary>) -> &'static str {
+    let is_range = |summary: &SampleSummary| {
         summary.median_interval.is_some_and(|interval| interval.confidence < MEDIAN_CONFIDENCE)
     };
     if summaries.any(is_range) { MIN_MAX } else { "95 % confidence" }
@@ -93,11 +93,12 @@ pub fn brackets<'a>(mut summaries: impl Iterator<Item = &'a Summary>) -> &'stati
 /// What stands for the least and the greatest value.
 pub const MIN_MAX: &str = "min-max";
 
-/// What an emulated processor does not change, of each load and contender; none where the processor
+/// What an emulated processor does not change, of each workload and contender; none where the processor
 /// was a real one.
 pub fn unchanged(workloads: &[WorkloadAnalysis]) -> Option<Table> {
-    let is_emulated =
-        |one: &&WorkloadAnalysis| one.warnings.iter().any(|warning| warning.kind == Kind::Emulated);
+    let is_emulated = |one: &&WorkloadAnalysis| {
+        one.warnings.iter().any(|warning| warning.kind == WarningKind::Emulated)
+    };
     let of = || workloads.iter().filter(is_emulated);
     of().next()?;
     let mut table = Table::new(&["workload", "contender", "written", "flushes", "amplification"]);
@@ -220,7 +221,8 @@ pub fn spread(workload: &WorkloadAnalysis) -> Table {
     let mut table = Table::new(&heads);
     for contender in ranked(workload) {
         let Some(metric) = contender.metrics.first() else { continue };
-        let Summary { count, mean, standard_deviation, min, median, max, .. } = metric.summary;
+        let SampleSummary { count, mean, standard_deviation, min, median, max, .. } =
+            metric.summary;
         let figures = [mean, standard_deviation, min, median, max]
             .map(|value| Cell::number(value, text::figure(value, metric.unit)));
         let begin = [contender.label.as_str().into(), Cell::whole(count as u64)];
@@ -332,7 +334,7 @@ fn operation_text(kind: &str) -> String {
 
 /// Whether operations of this kind wait side by side: the sum of their latencies is then no time
 /// that passed.
-fn has_queue(load: &Load, kind: &str, contender: &ContenderAnalysis) -> bool {
+fn has_queue(load: &WorkloadSpec, kind: &str, contender: &ContenderAnalysis) -> bool {
     let is_its = |metric: &&MetricAnalysis| {
         kind.strip_prefix(&metric.name).is_some_and(|rest| rest.starts_with('-'))
     };
@@ -391,7 +393,7 @@ pub(crate) fn ranked(workload: &WorkloadAnalysis) -> Vec<&ContenderAnalysis> {
     contenders
 }
 
-/// The 99th percentile of the load's operations: of a few kinds that of each, else of all together.
+/// The 99th percentile of the workload's operations: of a few kinds that of each, else of all together.
 fn p99_cell(contender: &ContenderAnalysis) -> Cell {
     let all = contender.latencies.iter().filter(|one| !one.quantiles_ns.is_empty());
     let (overall, mut kinds): (Vec<_>, Vec<_>) =
@@ -556,7 +558,7 @@ pub fn gate_text(gate: &Gate) -> String {
 }
 
 /// Every trial of a workload, in the order in which they ended.
-pub fn trials(source: &Source, workload: &WorkloadAnalysis) -> Table {
+pub fn trials(source: &ResultSource, workload: &WorkloadAnalysis) -> Table {
     let metrics = workload.contenders.iter().flat_map(|contender| &contender.metrics);
     let primary = metrics.map(|metric| (metric.name.as_str(), metric.unit)).next();
     let unfinished = unfinished_block(&source.records, &workload.workload);
@@ -620,7 +622,7 @@ fn disturbance(record: &Record) -> Cell {
     } else {
         record.slices.iter().map(|slice| slice.watched).collect()
     };
-    let marks: Vec<Cause> = causes(&runs).into_iter().flatten().collect();
+    let marks: Vec<DisturbanceCause> = causes(&runs).into_iter().flatten().collect();
     let words = text::list(&text::distinct(marks.iter().map(|cause| cause.words().to_string())));
     match (marks.len(), runs.len()) {
         (0, _) => "-".into(),

@@ -4,8 +4,8 @@ use std::fmt::Write;
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use lab::load::Unit;
 pub use lab::words::{any_of, counted, distinct, grouped, list, ratio};
+use lab::workload::Unit;
 
 /// Text that is safe between tags and inside quoted attributes.
 pub fn escape(text: &str) -> String {

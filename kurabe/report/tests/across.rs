@@ -2,14 +2,14 @@
 
 mod harness;
 
-use harness::{Made, complete, load_report, make, study};
+use harness::{Made, complete, make, study, workload_report};
 use lab::condition;
 use lab::record::{Outcome, Phase};
 use lab::statistics::Verdict;
 use lab::study::CommandText;
 use report::across::{Across, document, gates, page, pictures};
 use report::document::Block;
-use report::source::Source;
+use report::source::ResultSource;
 
 /// What the terminal shows, without the ends of its lines.
 fn terminal(across: &Across<'_>) -> String {
@@ -17,8 +17,8 @@ fn terminal(across: &Across<'_>) -> String {
     screen.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-fn read(made: &[&Made]) -> Vec<Source> {
-    made.iter().map(|made| Source::read(&made.directory()).unwrap()).collect()
+fn read(made: &[&Made]) -> Vec<ResultSource> {
+    made.iter().map(|made| ResultSource::read(&made.directory()).unwrap()).collect()
 }
 
 /// A result in which each contender takes so many ms, give or take half a percent.
@@ -59,7 +59,7 @@ fn a_known_effect_is_found_in_the_right_contender() {
 /// Of a ratio, the contender against itself in the first result; of the rest, each later result.
 #[test]
 fn gates_bound_what_became_of_a_contender() {
-    use condition::Outcome::{Fails, Holds, Inconclusive, NotTested};
+    use condition::GateOutcome::{Fails, Holds, Inconclusive, NotTested};
     let before = result(&["ext4", "xfs", "jfs: ext4"], "true", &[1000, 1500, 1000], 5);
     let after = result(&["xfs", "ext4"], "true", &[1800, 1000], 5);
     let scarce = result(&["xfs", "ext4"], "true", &[1500, 1000], 2);
@@ -92,7 +92,7 @@ fn gates_bound_what_became_of_a_contender() {
         make(&study(&["ext4", "xfs"], &["true"], 5), |record| {
             complete(record, 1_000_000_000);
             let wobble = 1.0 + f64::from(record.trial % 7) * 0.001;
-            record.load = Some(load_report(value * wobble));
+            record.load = Some(workload_report(value * wobble));
             true
         })
     };
@@ -121,7 +121,7 @@ fn a_gate_on_a_load_that_is_not_the_same_was_not_tested() {
     let judged = gates::judge(&across, &["xfs <= 2".into()]).unwrap();
     let judged: Vec<_> =
         judged.iter().map(|gate| (gate.workload.as_str(), gate.outcome, &gate.evidence)).collect();
-    let not_tested = condition::Outcome::NotTested;
+    let not_tested = condition::GateOutcome::NotTested;
     let difference =
         "B measured something else than A (command.line: 'cat a' against 'cat b')".to_string();
     let missing = "B does not have the workload 'second'".to_string();
@@ -145,7 +145,7 @@ fn more_is_better_where_it_is() {
         make(&study(&["ext4", "xfs"], &["true"], 5), |record| {
             complete(record, 1_000_000_000);
             let wobble = 1.0 + f64::from(record.trial % 7) * 0.001;
-            record.load = Some(load_report(value * wobble));
+            record.load = Some(workload_report(value * wobble));
             true
         })
     };
@@ -197,7 +197,7 @@ fn what_does_not_match_is_named() {
     assert!(terminal(&Across::new(&nothing)).contains("no workload of A is in another"));
 }
 
-/// A doubt about one result is one about the comparison; only the load's author's words are none.
+/// A doubt about one result is one about the comparison; only the workload's author's words are none.
 #[test]
 fn what_casts_doubt_on_one_result_is_said_of_both() {
     let made = |proof: &str, prepare: Option<&str>, why: &str, sound: bool| {
@@ -206,7 +206,7 @@ fn what_casts_doubt_on_one_result_is_said_of_both() {
         text.workloads[0].why = Some(why.into());
         make(&text, |record| {
             complete(record, 1_000_000_000 + u64::from(record.trial) * 1000);
-            let mut load = load_report(1e8);
+            let mut load = workload_report(1e8);
             load.proof = Some(proof.into());
             record.load = Some(load);
             if sound {
@@ -278,7 +278,7 @@ fn the_facts_of_every_session_are_told() {
     assert_eq!(across.warnings[0], format!("of A: {said}"));
     let html = report::page::page(&sources[0], &[]);
     assert!(html.contains(said) && html.contains("What differs between the sessions"));
-    let notes = |source: &Source| {
+    let notes = |source: &ResultSource| {
         let blocks = report::answer::answer(source);
         blocks.iter().filter(|block| matches!(block, Block::Note(note) if note == said)).count()
     };
@@ -291,7 +291,7 @@ fn the_facts_of_every_session_are_told() {
     std::fs::rename(done.path("facts.json"), done.path("facts-2.json")).unwrap();
     harness::damage(&done.path("facts-1.json"), harness::facts().to_string().as_bytes());
     harness::damage(&done.path("facts.json"), new.to_string().as_bytes());
-    let source = Source::read(&done.directory()).unwrap();
+    let source = ResultSource::read(&done.directory()).unwrap();
     assert!(!report::page::page(&source, &[]).contains("6.18.1-new"));
 }
 

@@ -12,10 +12,10 @@ use std::process::Command;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use harness::{Made, complete, load_report, make, study, time_ns};
+use harness::{Made, complete, make, study, time_ns, workload_report};
 use lab::record::{Outcome, Phase, Record};
 use report::page::page;
-use report::source::Source;
+use report::source::ResultSource;
 
 const LABELS: [&str; 3] = ["ext4", "xfs", "btrfs"];
 
@@ -109,7 +109,7 @@ fn host(line: &str) -> &str {
 }
 
 fn rendered(made: &Made) -> String {
-    page(&Source::read(&made.directory()).unwrap(), &[])
+    page(&ResultSource::read(&made.directory()).unwrap(), &[])
 }
 
 /// The cells of the table with this caption: the value of each that carries one, else its text.
@@ -127,7 +127,7 @@ fn table(dom: &str, caption: &str) -> Vec<Vec<String>> {
     body.split("<tr>").skip(1).map(|row| row.split("<t").skip(1).map(cell).collect()).collect()
 }
 
-/// A study of every kind of chart, with two loads, a failure and a warm-up.
+/// A study of every kind of chart, with two workloads, a failure and a warm-up.
 fn everything() -> Made {
     let mut text = study(&LABELS, &["first", "second"], 6);
     text.warmup = Some(1);
@@ -135,7 +135,7 @@ fn everything() -> Made {
         let time = time_ns(record, &LABELS);
         complete(record, time);
         if record.workload == "second" {
-            record.load = Some(load_report(1e17 / time as f64));
+            record.load = Some(workload_report(1e17 / time as f64));
         }
         if record.trial == 9 {
             record.outcome = Outcome::Failed {
@@ -252,7 +252,7 @@ fn the_numbers_in_the_page_are_those_of_the_records() {
         assert_eq!((value(8), value(9)), (device.written_bytes as f64, device.flushes as f64));
     }
     // What was compared, to the last bit: as costs.
-    let analysis = Source::read(&made.directory()).unwrap().analysis;
+    let analysis = ResultSource::read(&made.directory()).unwrap().analysis;
     let comparisons = &analysis.workloads[0].comparisons;
     let rows = table(&dom, "Cost relative to ext4");
     assert_eq!(rows.len(), comparisons.len());
@@ -306,7 +306,7 @@ fn the_answer_and_its_pictures_fit_the_first_two_screens() {
     let Some(browser) = browser() else { return };
     let place = tempfile::Builder::new().prefix("test-of-kurabe-browser-").tempdir().unwrap();
     let made = make(&study(&LABELS, &["one", "two", "three", "four", "five"], 5), |record| {
-        // Who wins depends on the load, so that the sentences are several.
+        // Who wins depends on the workload, so that the sentences are several.
         let place = LABELS.iter().position(|label| *label == record.contender.label).unwrap();
         let best = usize::from(record.workload == "two" || record.workload == "four");
         let slower = (place + best) as u64 % 3 * 150_000_000;

@@ -3,9 +3,9 @@
 mod harness;
 
 use harness::{complete, make, study, time_ns};
-use lab::condition::Outcome;
+use lab::condition::GateOutcome;
 use lab::record::Check;
-use report::source::Source;
+use report::source::ResultSource;
 use report::{export, page};
 
 /// To add a check is to count it and to put it into the record: nothing else knows its name.
@@ -23,9 +23,10 @@ fn a_check_is_added_in_a_few_lines() {
         record.checks.push(check);
         true
     });
-    let source = Source::read(&made.directory()).unwrap();
-    let outcomes: Vec<Outcome> = source.analysis.gates.iter().map(|gate| gate.outcome).collect();
-    assert_eq!(outcomes, [Outcome::Holds, Outcome::Fails]);
+    let source = ResultSource::read(&made.directory()).unwrap();
+    let outcomes: Vec<GateOutcome> =
+        source.analysis.gates.iter().map(|gate| gate.outcome).collect();
+    assert_eq!(outcomes, [GateOutcome::Holds, GateOutcome::Fails]);
     let said = export::markdown(&source);
     for words in [
         "**xfs lost data: 3 of 300 checks violated (link counts); its time is not ranked.",

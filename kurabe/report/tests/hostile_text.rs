@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use harness::hostile::{Files, files, matrix, rich, write};
 use report::across::{self, Across};
-use report::source::Source;
+use report::source::ResultSource;
 use report::{answer, details, document, export, page};
 use serde_json::Value;
 
@@ -62,10 +62,10 @@ fn with(files: &Files, texts: &BTreeSet<String>, payload: &str) -> Files {
     changed
 }
 
-fn read(files: &Files) -> Option<Source> {
+fn read(files: &Files) -> Option<ResultSource> {
     let home = tempfile::Builder::new().prefix("test-of-kurabe-report-").tempdir().unwrap();
     write(home.path(), files);
-    Source::read(home.path()).ok()
+    ResultSource::read(home.path()).ok()
 }
 
 /// The texts that may be any: without the words, such as `completed`, that a result must have.
@@ -191,7 +191,7 @@ fn bones(files: &Files) -> Option<Vec<Vec<String>>> {
     let sources = [read(files)?, read(files)?];
     let across = Across::new(&sources);
     let source = &sources[0];
-    let Source { records, analysis, .. } = source;
+    let ResultSource { records, analysis, .. } = source;
     let mut bones = vec![skeleton(&page::page(source, &[]))];
     for (name, picture) in page::pictures(source, &[]) {
         assert!(name.chars().all(|c| c.is_ascii_alphanumeric() || "-.".contains(c)), "{name}");

@@ -3,10 +3,10 @@
 
 mod harness;
 
-use harness::{complete, load_report, make, study};
-use lab::load::{LoadReport, Metric, OPERATION_AXIS, Unit};
+use harness::{complete, make, study, workload_report};
 use lab::words::ratio_with_interval;
-use report::source::Source;
+use lab::workload::{Metric, OPERATION_AXIS, Unit, WorkloadReport};
+use report::source::ResultSource;
 use report::{answer, document, export, page, tables};
 use serde_json::Value;
 
@@ -20,11 +20,11 @@ fn a_cost_is_the_same_number_everywhere() {
             let wobble = 1.0 + f64::from(record.trial * 7919 % 97) * 0.0004;
             let cost = wobble * if is_xfs { 1.3 } else { 1.0 };
             complete(record, (1e9 * cost) as u64);
-            record.load = with_throughput.then(|| load_report(1e8 / cost));
+            record.load = with_throughput.then(|| workload_report(1e8 / cost));
             true
         });
-        let source = Source::read(&made.directory()).unwrap();
-        let Source { plan, records, analysis, .. } = &source;
+        let source = ResultSource::read(&made.directory()).unwrap();
+        let ResultSource { plan, records, analysis, .. } = &source;
         let one = &analysis.workloads[0].comparisons[0];
         let (cost, ends) = (one.cost().unwrap(), one.cost_ends().unwrap());
         assert!((1.25..1.35).contains(&cost) && ends.0 < cost && cost < ends.1, "{one:?}");
@@ -66,13 +66,13 @@ fn a_job_that_reads_and_writes_is_ranked_by_one_and_shows_the_other() {
             ..Metric::new(format!("{operation} operations"), value, Unit::OperationsPerSecond)
         };
         let written = if is_xfs { 200.0 } else { 300.0 };
-        record.load = Some(LoadReport {
+        record.load = Some(WorkloadReport {
             metrics: vec![metric("read", 700.0 * wobble), metric("write", written * wobble)],
-            ..load_report(1.0)
+            ..workload_report(1.0)
         });
         true
     });
-    let source = Source::read(&made.directory()).unwrap();
+    let source = ResultSource::read(&made.directory()).unwrap();
     let comparisons = &source.analysis.workloads[0].comparisons;
     let of_writes =
         comparisons.iter().find(|one| one.metric == "write operations" && one.contender == "xfs");
@@ -103,7 +103,7 @@ fn a_number_that_was_scanned_is_drawn() {
         complete(record, 1_000_000_000 / jobs + u64::from(record.trial) * 1000);
         true
     });
-    let source = Source::read(&made.directory()).unwrap();
+    let source = ResultSource::read(&made.directory()).unwrap();
     let charts = report::charts::scan::charts(&source);
     let [chart] = charts.as_slice() else { panic!("{charts:?}") };
     assert_eq!((chart.title.as_str(), chart.series.len()), ("time over jobs", 2));

@@ -3,19 +3,19 @@
 
 mod harness;
 
-use harness::{Made, complete, damage, load_report, make, study, time_ns};
-use lab::load::{LoadReport, Metric, Unit};
+use harness::{Made, complete, damage, make, study, time_ns, workload_report};
 use lab::record::{DeviceDelta, LayerRecord, Outcome, Phase};
 use lab::study::WorkloadText;
 use lab::watched::Watched;
-use report::chart::Mark;
-use report::charts::{View, matrix};
+use lab::workload::{Metric, Unit, WorkloadReport};
+use report::chart::SeriesStyle;
+use report::charts::{WorkloadView, matrix};
 use report::document::Block;
 use report::page::page;
-use report::source::Source;
+use report::source::ResultSource;
 
 fn rendered(made: &Made) -> String {
-    page(&Source::read(&made.directory()).unwrap(), &[])
+    page(&ResultSource::read(&made.directory()).unwrap(), &[])
 }
 
 /// The page without the scripts of others.
@@ -148,7 +148,7 @@ fn what_cannot_be_read_is_named_and_the_rest_is_shown() {
         assert!(text.contains(said), "{said}");
     }
     in_order(&text, &["btrfs costs ", "facts of the machine could not be read"]);
-    assert!(Source::read(made.path("nowhere").as_path()).is_err());
+    assert!(ResultSource::read(made.path("nowhere").as_path()).is_err());
 }
 
 #[test]
@@ -174,10 +174,12 @@ fn a_load_with_figures_shows_them_over_time() {
     let made = make(&study(&LABELS, &["true"], 5), |record| {
         let time = time_ns(record, &LABELS);
         complete(record, time);
-        let mut load = load_report(1e17 / time as f64);
+        let mut load = workload_report(1e17 / time as f64);
         if (record.contender.label.as_str(), record.block) == ("xfs", 2) {
-            load.series[0].marks =
-                vec![lab::load::Mark { at_ns: 2_000_000_000, words: "throughput sank".into() }];
+            load.series[0].marks = vec![lab::workload::SeriesStyle {
+                at_ns: 2_000_000_000,
+                words: "throughput sank".into(),
+            }];
         }
         record.load = Some(load);
         true
@@ -233,7 +235,7 @@ fn make_matrix_of(blocks: u32, more: f64) -> Made {
         let wobble = 1.0 + f64::from(record.block) * 0.001;
         let undecided = if record.block.is_multiple_of(2) { more } else { more / 4.0 };
         let cell = |name: &str, value| Metric::new(name, value, Unit::OperationsPerSecond);
-        record.load = Some(LoadReport {
+        record.load = Some(WorkloadReport {
             metrics: vec![
                 cell("randread-psync-1-4k", if xfs { 1000.0 * wobble } else { 3000.0 }),
                 cell("randread-psync-1-64k", if xfs { undecided } else { 1000.0 }),
@@ -266,15 +268,15 @@ fn a_matrix_is_a_map_in_the_page_and_a_picture() {
             "Cost relative to raw, 95 % confidence",
         ],
     );
-    let source = Source::read(&made.directory()).unwrap();
+    let source = ResultSource::read(&made.directory()).unwrap();
     let pictures = report::page::pictures(&source, &[]);
     // As curves: the inconclusive cell is a symbol in outline, to which no line leads.
     let (_, curves) = pictures.iter().find(|(name, _)| name.ends_with("overhead-0.svg")).unwrap();
     assert!(curves.contains("in outline without a line: inconclusive"), "{curves}");
-    let chart = &matrix::curves(&View::all(&source)[0])[0];
-    let drawn: Vec<(Mark, usize)> =
+    let chart = &matrix::curves(&WorkloadView::all(&source)[0])[0];
+    let drawn: Vec<(SeriesStyle, usize)> =
         chart.series.iter().map(|one| (one.mark, one.points.len())).collect();
-    assert_eq!(drawn, [(Mark::Steps, 1), (Mark::Hollow, 1)]);
+    assert_eq!(drawn, [(SeriesStyle::Steps, 1), (SeriesStyle::Hollow, 1)]);
     let (_, map) = pictures.iter().find(|(name, _)| name.ends_with("map-0.svg")).unwrap();
     well_formed(map);
     assert!(map.contains(">3.00</text>") && !map.contains("var(--"), "{map}");
@@ -304,7 +306,7 @@ fn a_cell_whose_only_pair_stands_beside_another_trial_of_the_device_has_no_ratio
             }
         };
         let metric = |name: &str| Metric::new(name, per_second, Unit::OperationsPerSecond);
-        record.load = Some(LoadReport {
+        record.load = Some(WorkloadReport {
             metrics: vec![metric("randread-psync-1-4k"), metric("randread-psync-1-64k")],
             ..Default::default()
         });
@@ -335,7 +337,7 @@ fn what_a_block_left_that_was_not_finished_stands_among_all_trials_only() {
         complete(record, if is_last { 77_700_000_000 } else { time_ns(record, &LABELS) });
         !is_last || record.contender.label == "ext4"
     });
-    let source = Source::read(&made.directory()).unwrap();
+    let source = ResultSource::read(&made.directory()).unwrap();
     let text = own(&page(&source, &[]));
     let (figures, trials) = text.split_once("All runs, by round").unwrap();
     assert!(figures.contains("3 runs of each contender"), "{figures}");
@@ -353,7 +355,7 @@ fn a_matrix_of_a_single_block_tells_no_overhead() {
     let made = make_matrix_of(1, 19360.0);
     let text = own(&rendered(&made));
     in_order(&text, &["<figure id=\"w1-fio-matrix-map-0\"", ">?<", "19.4k/s"]);
-    let source = Source::read(&made.directory()).unwrap();
+    let source = ResultSource::read(&made.directory()).unwrap();
     let mut all = vec![
         text,
         report::export::markdown(&source),
@@ -369,12 +371,12 @@ fn a_matrix_of_a_single_block_tells_no_overhead() {
 #[test]
 fn a_cell_far_beyond_the_others_does_not_press_the_curves_together() {
     let made = make_matrix_of(4, 16000.0);
-    let source = Source::read(&made.directory()).unwrap();
+    let source = ResultSource::read(&made.directory()).unwrap();
     let pictures = report::page::pictures(&source, &[]);
     let (_, curves) = pictures.iter().find(|(name, _)| name.ends_with("overhead-0.svg")).unwrap();
     well_formed(curves);
     // Three times the cost and an eighth of it, each a part of the axis.
-    let chart = &matrix::curves(&View::all(&source)[0])[0];
+    let chart = &matrix::curves(&WorkloadView::all(&source)[0])[0];
     assert!(chart.y.logarithmic);
     let places: Vec<f64> = chart.series.iter().flat_map(|one| &one.points).map(|p| p.y).collect();
     assert!((places[0] - 2.995).abs() < 0.02 && (places[1] - 0.125).abs() < 0.002, "{places:?}");
@@ -442,7 +444,7 @@ fn no_sentence_stands_twice_on_a_page() {
         complete(record, time);
         record.notes = vec!["its journal lies on the same device".into()];
         if record.workload != "third" {
-            record.load = Some(load_report(1e17 / time as f64));
+            record.load = Some(workload_report(1e17 / time as f64));
         }
         record.workload != "second" || record.trial % 7 != 0
     });
@@ -466,11 +468,11 @@ fn what_is_compared_besides_the_metrics_stands_with_the_costs() {
         let run = record.phases.iter_mut().find(|entry| entry.phase == Phase::Run).unwrap();
         run.device.as_mut().unwrap().flushes = flushes;
         if record.workload == "first" {
-            record.load = Some(load_report(1e17 / record.time_ns().unwrap() as f64));
+            record.load = Some(workload_report(1e17 / record.time_ns().unwrap() as f64));
         }
         true
     });
-    let source = Source::read(&made.directory()).unwrap();
+    let source = ResultSource::read(&made.directory()).unwrap();
     let text = report::export::markdown(&source);
     for row in [
         "| flushes of the device | 3 | 6 ×2.00 - | 3 ×1.000 = |",
@@ -496,7 +498,7 @@ fn a_few_blocks_that_were_read_are_shown_without_a_verdict() {
             run.device.as_mut().unwrap().read_bytes = bytes * factor;
             true
         });
-        let text = report::export::markdown(&Source::read(&made.directory()).unwrap());
+        let text = report::export::markdown(&ResultSource::read(&made.directory()).unwrap());
         text.lines().find(|line| line.starts_with("| read by the device")).unwrap().to_string()
     };
     assert_eq!(of(16 << 10), "| read by the device | 16.0 KiB | 80.0 KiB | 16.0 KiB |");
@@ -510,7 +512,7 @@ fn slow_trials_stand_beside_the_ratio_that_sets_them_aside() {
         complete(record, time_ns(record, &LABELS) * slow);
         true
     });
-    let source = Source::read(&made.directory()).unwrap();
+    let source = ResultSource::read(&made.directory()).unwrap();
     let table = report::tables::contenders(&source.analysis.workloads[0], &source.plan);
     let text = table.terminal(false).to_string();
     let row = text.lines().find(|line| line.starts_with("  xfs")).unwrap();
@@ -528,7 +530,7 @@ fn a_trial_that_the_machine_disturbed_is_marked() {
         record.watched = Some(of(u64::from(record.trial == 5)));
         true
     });
-    let source = Source::read(&made.directory()).unwrap();
+    let source = ResultSource::read(&made.directory()).unwrap();
     let table = report::tables::trials(&source, &source.analysis.workloads[0]);
     let column = table.heads.iter().position(|head| head == "disturbed by").unwrap();
     let marked: Vec<(&str, &str)> =
@@ -545,8 +547,8 @@ fn what_stands_beside_a_result_comes_right_after_the_answers() {
         complete(record, time_ns(record, &LABELS));
         true
     });
-    let source = Source::read(&made.directory()).unwrap();
-    let views = report::charts::View::all(&source);
+    let source = ResultSource::read(&made.directory()).unwrap();
+    let views = report::charts::WorkloadView::all(&source);
     let chart = report::charts::of_workload(&views[0]).remove(0);
     let chart = report::chart::Chart { id: "published-1-picture-1".into(), ..chart };
     let beside = [
@@ -595,10 +597,10 @@ fn every_chart_is_a_picture_of_its_own() {
     let made = make(&study(&contenders, &["true"], 5), |record| {
         let time = time_ns(record, &labels);
         complete(record, time);
-        record.load = Some(load_report(1e17 / time as f64));
+        record.load = Some(workload_report(1e17 / time as f64));
         true
     });
-    let pictures = report::page::pictures(&Source::read(&made.directory()).unwrap(), &[]);
+    let pictures = report::page::pictures(&ResultSource::read(&made.directory()).unwrap(), &[]);
     assert!(pictures.len() >= 6, "{}", pictures.len());
     let mut names: Vec<&String> = pictures.iter().map(|(name, _)| name).collect();
     names.sort_unstable();

@@ -12,16 +12,16 @@ use std::time::Duration;
 use block::{ALIGNMENT, AlignedBuffer};
 use lab::quantity::about_text;
 use lab::spec::{Aged, TrialSpec};
-use loads::age;
 use rustix::fs::{OFlags, SeekFrom};
 use serde::{Deserialize, Serialize};
+use workloads::age;
 
 use crate::device::loop_node::Backing;
 use crate::host_proc::HostProc;
-use crate::node::Node;
-use crate::stop::Stop;
+use crate::node::DeviceNode;
+use crate::stop::StopFlag;
 use crate::sys::loop_device;
-use crate::tool::Failure;
+use crate::tool::StepFailure;
 
 /// By what a trial finds an image that the runner has open, and knows it again.
 #[derive(Debug, Serialize, Deserialize)]
@@ -45,9 +45,9 @@ const STOP_INTERVAL: Duration = Duration::from_millis(50);
 pub const AGED_VARIABLE: &str = "KURABE_AGED";
 
 /// The aged file system of a trial whose contender is to have one.
-pub fn of(spec: &TrialSpec) -> Result<Option<&Aged>, Failure> {
+pub fn of(spec: &TrialSpec) -> Result<Option<&Aged>, StepFailure> {
     match (&spec.contender.aged, &spec.aged) {
-        (Some(_), None) => Err(Failure::of("nothing says where the aged file system is")),
+        (Some(_), None) => Err(StepFailure::of("nothing says where the aged file system is")),
         (_, aged) => Ok(aged.as_ref()),
     }
 }
@@ -88,29 +88,29 @@ pub fn data_of(file: &File, size_bytes: u64) -> io::Result<Vec<Range<u64>>> {
 /// Copies the image to the device, where there is one to be copied, and makes it durable.
 pub fn restore(
     aged: &Aged,
-    node: &Node,
+    node: &DeviceNode,
     device_bytes: u64,
     host: &HostProc,
-    stop: &Stop,
-) -> Result<(), Failure> {
+    stop: &StopFlag,
+) -> Result<(), StepFailure> {
     let Some(image) = &aged.image else { return Ok(()) };
     if aged.size_bytes > device_bytes {
-        return Err(Failure::of(format!(
+        return Err(StepFailure::of(format!(
             "the aged file system has {} and the device {}: give a larger --device",
             about_text(aged.size_bytes),
             about_text(device_bytes)
         )));
     }
     let failed = |error: io::Error| match error.kind() {
-        io::ErrorKind::Interrupted => Failure::Stopped,
-        _ => Failure::of(format!("putting the aged file system on {}: {error}", node.shown())),
+        io::ErrorKind::Interrupted => StepFailure::Stopped,
+        _ => StepFailure::of(format!("putting the aged file system on {}: {error}", node.shown())),
     };
     let found = Found::deserialize(image).map_err(|error| failed(error.into()))?;
     let open = |how| host.open_descriptor(&found.path, OFlags::RDONLY | how);
     // Past the page cache where that is possible: what is in it is the same for every contender.
     let source = open(OFlags::DIRECT).or_else(|_| open(OFlags::empty())).map_err(failed)?;
     if Backing::of(&source).map_err(failed)? != found.backing {
-        return Err(Failure::of("the aged image is another one by now; start the study again"));
+        return Err(StepFailure::of("the aged image is another one by now; start the study again"));
     }
     let places = if found.holes_are_zero {
         std::iter::once(0..aged.size_bytes).collect()
@@ -127,7 +127,7 @@ pub fn restore(
         .map_err(failed)
 }
 
-fn copy(source: &File, target: &File, places: &[Range<u64>], stop: &Stop) -> io::Result<()> {
+fn copy(source: &File, target: &File, places: &[Range<u64>], stop: &StopFlag) -> io::Result<()> {
     let chunks: Vec<Range<u64>> = places
         .iter()
         .flat_map(|place| {
@@ -202,14 +202,14 @@ mod tests {
         assert!(places.iter().map(|place| place.end - place.start).sum::<u64>() < size_bytes);
         let target = tempfile::tempfile_in("/var/tmp").unwrap();
         target.write_all_at(&vec![9; size_bytes as usize], 0).unwrap();
-        copy(&image, &target, &places, &Stop::default()).unwrap();
+        copy(&image, &target, &places, &StopFlag::default()).unwrap();
         let mut found = vec![0; size_bytes as usize];
         target.read_exact_at(&mut found, 0).unwrap();
         assert!(found[..4096].iter().all(|byte| *byte == 1));
         assert!(found[5 << 20..6 << 20].iter().all(|byte| *byte == 9));
         let at = (9 << 20) + 4096;
         assert!(found[at..at + 8192].iter().all(|byte| *byte == 2));
-        let stop = Stop::default();
+        let stop = StopFlag::default();
         stop.raise();
         let stopped = copy(&image, &target, &places, &stop).unwrap_err();
         assert_eq!(stopped.kind(), io::ErrorKind::Interrupted);
@@ -221,7 +221,7 @@ mod tests {
         image.write_all_at(&[3; 5000], 0).unwrap();
         let target = tempfile::tempfile_in("/var/tmp").unwrap();
         let places = std::slice::from_ref(&(0..5000));
-        copy(&image, &target, places, &Stop::default()).unwrap();
+        copy(&image, &target, places, &StopFlag::default()).unwrap();
         let mut found = vec![7; 8192];
         target.read_exact_at(&mut found, 0).unwrap();
         assert!(found[..5000].iter().all(|byte| *byte == 3));

@@ -13,34 +13,38 @@ use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use disks::Tracer;
-use lab::event::{Event, Meeting, Turn};
-use lab::record::{IdleWait, LayerRecord, Outcome, Phase, PhaseRecord, Record, Space, Traced};
-use lab::spec::{Aged, Cache, CommandLine, Output, TrialSpec};
-use loads::counters::{DeviceCounters, DeviceReading, machine_cpu_ns};
-use loads::{KINDS, age, programs};
+use lab::event::{Event, NodeBarrier, TrialCommand};
+use lab::record::{
+    FileSystemSpace, IdleWait, LayerRecord, Outcome, Phase, PhaseRecord, Record, TracedRequests,
+};
+use lab::spec::{Aged, Cache, CommandLine, OutputTarget, TrialSpec};
 use serde_json::Value;
 use vocabulary::check::{Check, DURABILITY};
-use vocabulary::load::{LoadTask, Stage as LoadStage, Target};
+use vocabulary::workload::{WorkloadStage, WorkloadTarget, WorkloadTask};
+use workloads::counters::{DeviceCounters, DeviceReading, machine_cpu_ns};
+use workloads::{KINDS, age, programs};
 
 use crate::aged;
-use crate::command::{self, Bounds, End, Ran};
+use crate::command::{self, CommandBounds, CommandEnd, CommandResult};
 use crate::control_group::ControlGroup;
 use crate::crash::ACK_VARIABLE;
-use crate::device::{Attached, Node, Site, attach, is_kurabes_guest};
-use crate::filesystem::{self, Access, FileSystem, Instance, Leaving, Stage, asks_for_discard};
+use crate::device::{AttachSite, Attached, DeviceNode, attach, is_kurabes_guest};
+use crate::filesystem::{
+    self, Access, FileSystem, Instance, InstanceContext, Leaving, asks_for_discard,
+};
 use crate::host_proc::HostProc;
 use crate::kernel_log::KernelLog;
-use crate::leftovers::{DIRECTORY_VARIABLE, Processes, end_those_of};
+use crate::leftovers::{DIRECTORY_VARIABLE, NamespaceProcesses, end_those_of};
 use crate::lower;
 use crate::nodes;
 use crate::scratch::Occupied;
-use crate::stop::Stop;
-use crate::tool::{Failure, Toolbox};
+use crate::stop::StopFlag;
+use crate::tool::{StepFailure, Toolbox};
 use crate::upper;
 use crate::user::User;
 use crate::warm::{self, search_path};
 use crate::watch::Watch;
-use crate::workload::Talk;
+use crate::workload::WorkloadChannel;
 
 /// Bound on giving back everything after the trial itself has ended.
 const TEARDOWN_MAX: Duration = Duration::from_secs(60);
@@ -49,10 +53,10 @@ const TEARDOWN_MAX: Duration = Duration::from_secs(60);
 const QUIET_INTERVALS: u32 = 3;
 const QUIET_INTERVAL: Duration = Duration::from_millis(50);
 
+mod barriers;
 mod commands;
-mod meetings;
 mod outlive;
-mod turns;
+mod runs;
 
 pub use outlive::{FSCK, SELF_TEST};
 
@@ -62,8 +66,8 @@ pub fn carry_out(
     spec: &TrialSpec,
     scratch: Occupied,
     host: &HostProc,
-    stop: &Stop,
-    turns: &Receiver<Turn>,
+    stop: &StopFlag,
+    turns: &Receiver<TrialCommand>,
     emit: &mut dyn FnMut(&Event),
 ) -> Record {
     let started = Instant::now();
@@ -111,8 +115,8 @@ struct Trial<'a> {
     spec: &'a TrialSpec,
     scratch: Arc<Occupied>,
     host: &'a HostProc,
-    stop: &'a Stop,
-    turns: &'a Receiver<Turn>,
+    stop: &'a StopFlag,
+    turns: &'a Receiver<TrialCommand>,
     emit: &'a mut dyn FnMut(&Event),
     deadline: Option<Instant>,
     record: Record,
@@ -121,24 +125,24 @@ struct Trial<'a> {
     /// Those of each block layer of the kernel, from the uppermost one.
     layers: Vec<(String, DeviceCounters)>,
     /// The device node, when there is one.
-    node: Option<Node>,
+    node: Option<DeviceNode>,
     /// Size of the device in bytes.
     device_bytes: Option<u64>,
     /// Where it is mounted, once it is.
     root: Option<PathBuf>,
-    /// How the load gets at it.
+    /// How the workload gets at it.
     access: Access,
     machine_cpu_before_ns: Option<u64>,
     /// What ran in the trial's namespace before the first command of the user.
-    processes_before: Option<Processes>,
-    /// As whom the load runs, where that is another than this process's user.
+    processes_before: Option<NamespaceProcesses>,
+    /// As whom the workload runs, where that is another than this process's user.
     user: Option<User>,
-    /// What holds the load's processes, where the machine has it.
+    /// What holds the workload's processes, where the machine has it.
     group: Option<ControlGroup>,
     watch: Watch,
     /// Which part of a run is next, where a run is carried out in parts.
     part: Option<u32>,
-    /// What the load's layout said that the run is to know.
+    /// What the workload's layout said that the run is to know.
     prepared: Value,
     /// What follows the requests of the device, while it is measured.
     tracer: Option<Tracer>,
@@ -148,16 +152,16 @@ struct Trial<'a> {
 
 impl Trial<'_> {
     /// Attaches the device, carries the phases out on it, and gives everything back.
-    fn whole(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+    fn whole(&mut self, tools: &mut Toolbox) -> Result<(), StepFailure> {
         let spec = self.spec;
-        let file_system = filesystem::of(&spec.contender).map_err(Failure::of)?;
-        lower::check(&spec.contender).map_err(Failure::of)?;
-        upper::check(&spec.contender).map_err(Failure::of)?;
+        let file_system = filesystem::of(&spec.contender).map_err(StepFailure::of)?;
+        lower::check(&spec.contender).map_err(StepFailure::of)?;
+        upper::check(&spec.contender).map_err(StepFailure::of)?;
         aged::of(spec)?;
         let counts = file_system.counts_write_bytes && upper::count_write_bytes(&spec.contender);
         self.record.counts_write_bytes = Some(counts);
         self.user = match &spec.user {
-            Some(name) => User::to_become(name).map_err(Failure::of)?,
+            Some(name) => User::to_become(name).map_err(StepFailure::of)?,
             None => None,
         };
         let mut attached = self.attach()?;
@@ -165,8 +169,8 @@ impl Trial<'_> {
         self.record.control_group = self.group.as_ref().map(ControlGroup::facts);
         let devices = attached.as_ref().map(Attached::all).unwrap_or_default();
         devices.iter().for_each(|(node, _)| tools.show(node));
-        lower::check_devices(&spec.contender, devices.len()).map_err(Failure::of)?;
-        let mut below = lower::Stack::new(&spec.contender, devices, &self.scratch);
+        lower::check_devices(&spec.contender, devices.len()).map_err(StepFailure::of)?;
+        let mut below = lower::LowerStack::new(&spec.contender, devices, &self.scratch);
         below.unused().into_iter().for_each(|unused| tools.note(unused));
         let made = self.make_below(&mut below, tools);
         self.layers = below.counters();
@@ -175,7 +179,8 @@ impl Trial<'_> {
         let size_bytes = self.device_bytes.unwrap_or(0);
         self.access = file_system.access;
         let (node, discards) = (self.node.as_ref(), self.discards());
-        let mut stage = Stage::new(&spec.contender, node, size_bytes, discards, &self.scratch);
+        let mut stage =
+            InstanceContext::new(&spec.contender, node, size_bytes, discards, &self.scratch);
         stage.directory_identity = spec.directory_identity;
         stage.made_at_once |= spec.side_by_side.is_some();
         if let Some(user) = &self.user {
@@ -218,7 +223,7 @@ impl Trial<'_> {
                     said.reached.into_iter().for_each(|said| tools.note(said));
                     said.disks
                 })
-                .map_err(|error| Failure::of(error.to_string())),
+                .map_err(|error| StepFailure::of(error.to_string())),
             None => Ok(Vec::new()),
         };
         let detached = detached.map(|disks| self.note_disks(disks, tools));
@@ -233,7 +238,11 @@ impl Trial<'_> {
     }
 
     /// Sets up the block layers of the kernel, and waits until their members are equal.
-    fn make_below(&mut self, below: &mut lower::Stack, tools: &mut Toolbox) -> Result<(), Failure> {
+    fn make_below(
+        &mut self,
+        below: &mut lower::LowerStack,
+        tools: &mut Toolbox,
+    ) -> Result<(), StepFailure> {
         let mut made = Ok(());
         while made.is_ok() && !below.is_whole() {
             made = self.timed(Phase::Layers, || below.make_next(tools));
@@ -262,12 +271,16 @@ impl Trial<'_> {
         self.spec.discard || asks_for_discard(&self.spec.contender)
     }
 
-    fn attach(&mut self) -> Result<Option<Attached>, Failure> {
+    fn attach(&mut self) -> Result<Option<Attached>, StepFailure> {
         let spec = self.spec;
         let Some(device) = &spec.device else { return Ok(None) };
-        let site = Site { scratch: &self.scratch, host: self.host, stop: self.stop };
+        let site = AttachSite { scratch: &self.scratch, host: self.host, stop: self.stop };
         let attached = attach(device, self.discards(), &site).map_err(|error| {
-            if self.stop.raised() { Failure::Stopped } else { Failure::of(error.to_string()) }
+            if self.stop.raised() {
+                StepFailure::Stopped
+            } else {
+                StepFailure::of(error.to_string())
+            }
         })?;
         let devices = attached.all();
         self.count_by(DeviceCounters::of_nodes(devices.iter().map(|(node, _)| node.path())));
@@ -290,7 +303,7 @@ impl Trial<'_> {
         file_system: &FileSystem,
         mut attached: Option<&mut Attached>,
         tools: &mut Toolbox,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), StepFailure> {
         let spec = self.spec;
         let has_files = self.access == Access::Mounted;
         let made_here = file_system.needs_device && self.access != Access::RawDevice;
@@ -301,7 +314,7 @@ impl Trial<'_> {
                 nodes::connect(node)?;
             }
             instance.join(tools)?;
-            self.meet(Meeting::Make, tools)?;
+            self.meet(NodeBarrier::Make, tools)?;
         }
         if let Some(attached) = &mut attached {
             attached.begin_making();
@@ -319,33 +332,33 @@ impl Trial<'_> {
                     Err(failure) => tools.note(failure.to_string()),
                 }
             }
-            self.meet(Meeting::Mount, tools)?;
+            self.meet(NodeBarrier::Mount, tools)?;
             if has_files {
                 self.timed(Phase::Mount, || instance.mount(tools))?;
             }
         } else {
             self.phase = Phase::Mount;
-            // A store of the load's own, if it makes one.
+            // A store of the workload's own, if it makes one.
             self.say_made(attached.as_deref_mut(), Some("lump"))?;
             if !is_first {
-                self.meet(Meeting::Mount, tools)?;
+                self.meet(NodeBarrier::Mount, tools)?;
             }
             instance.mount(tools)?;
             if is_first {
-                self.meet(Meeting::Mount, tools)?;
+                self.meet(NodeBarrier::Mount, tools)?;
             }
             self.record.geometry = instance.geometry(tools).ok();
         }
-        self.processes_before = Processes::now();
+        self.processes_before = NamespaceProcesses::now();
         self.root = Some(instance.directory());
         let directory = self.own_directory(&instance.directory())?;
-        self.meet(Meeting::Setup, tools)?;
+        self.meet(NodeBarrier::Setup, tools)?;
         if let Some(user) = &self.user {
-            instance.let_pass(user).map_err(Failure::of)?;
+            instance.let_pass(user).map_err(StepFailure::of)?;
             // Where it takes turns each slice has a directory of the user's, which it cannot exchange for
             // another, as the one above stays root's.
             if spec.side_by_side.is_none() {
-                user.receive(&directory, &spec.scratch).map_err(Failure::of)?;
+                user.receive(&directory, &spec.scratch).map_err(StepFailure::of)?;
             }
         }
         if !file_system.needs_device {
@@ -362,14 +375,14 @@ impl Trial<'_> {
             self.timed_with(Phase::Settle, |trial| trial.settle(instance, tools))?;
             self.record.space_before = space(&directory).filter(|_| has_files);
             self.prepare(&directory)?;
-            self.meet(Meeting::Run, tools)?;
+            self.meet(NodeBarrier::Run, tools)?;
             if let Some(death) = &spec.node_death {
                 return self.outlive(death, instance, tools);
             }
             self.begin_measuring(file_system, &mut attached, tools)?;
             self.run_once(instance, tools, &directory)?;
             self.end_measuring(&mut attached)?;
-            self.meet(Meeting::End, tools)?;
+            self.meet(NodeBarrier::End, tools)?;
             self.record.space_after = space(&directory).filter(|_| has_files);
             if let Some(cleanup) = &spec.workload.cleanup {
                 self.users_command(Phase::Cleanup, cleanup, &directory)?;
@@ -384,14 +397,14 @@ impl Trial<'_> {
             }
             if !is_first {
                 // What it would wipe is still being checked.
-                return self.meet(Meeting::Leave, tools);
+                return self.meet(NodeBarrier::Leave, tools);
             }
             if let Some(layout) = &mut self.record.layout_after {
                 layout.free = instance.free_extents(tools);
             }
             self.timed(Phase::Check, || instance.check(tools))?;
         }
-        self.meet(Meeting::Leave, tools)
+        self.meet(NodeBarrier::Leave, tools)
     }
 
     /// Puts the aged file system on the device.
@@ -400,7 +413,7 @@ impl Trial<'_> {
         aged: &Aged,
         instance: &mut dyn Instance,
         tools: &mut Toolbox,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), StepFailure> {
         self.record.layout_before.clone_from(&aged.layout);
         if let (Some(layout), false) = (&mut self.record.layout_before, self.spec.measure_layout) {
             // One record has the map; it is the same in all.
@@ -433,7 +446,7 @@ impl Trial<'_> {
         file_system: &FileSystem,
         attached: &mut Option<&mut Attached>,
         tools: &mut Toolbox,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), StepFailure> {
         measure_disks(attached, true)?;
         let Some(trace) = &self.spec.trace else { return Ok(()) };
         match attached {
@@ -456,22 +469,22 @@ impl Trial<'_> {
                     let _ = crate::sys::priority::go_first();
                 });
                 self.tracer = Some(tracer.map_err(|problem| {
-                    Failure::of(format!("the device's requests cannot be traced: {problem}"))
+                    StepFailure::of(format!("the device's requests cannot be traced: {problem}"))
                 })?);
             }
         }
         Ok(())
     }
 
-    fn end_measuring(&mut self, attached: &mut Option<&mut Attached>) -> Result<(), Failure> {
+    fn end_measuring(&mut self, attached: &mut Option<&mut Attached>) -> Result<(), StepFailure> {
         measure_disks(attached, false)?;
         let Some(tracer) = self.tracer.take() else { return Ok(()) };
         let file = self.spec.trace.as_ref().and_then(|trace| trace.file.as_ref());
         let file = file.map(|path| self.host.open_writable(path, false)).transpose();
-        let file = file.map_err(|error| Failure::of(format!("the trace's file: {error}")))?;
-        let disks::Traced { requests, lost_events, kept, picture } =
-            tracer.end(file).map_err(Failure::of)?;
-        self.record.trace = Some(Traced { requests, lost_events, kept, picture });
+        let file = file.map_err(|error| StepFailure::of(format!("the trace's file: {error}")))?;
+        let disks::TracedRequests { requests, lost_events, kept, picture } =
+            tracer.end(file).map_err(StepFailure::of)?;
+        self.record.trace = Some(TracedRequests { requests, lost_events, kept, picture });
         Ok(())
     }
 
@@ -481,7 +494,7 @@ impl Trial<'_> {
         &mut self,
         attached: Option<&mut Attached>,
         kind: Option<&str>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), StepFailure> {
         let Some(attached) = attached else { return Ok(()) };
         let marks = attached.note_made(kind)?;
         if !marks.is_empty() {
@@ -490,7 +503,7 @@ impl Trial<'_> {
         Ok(())
     }
 
-    fn prepare(&mut self, directory: &Path) -> Result<(), Failure> {
+    fn prepare(&mut self, directory: &Path) -> Result<(), StepFailure> {
         match &self.spec.workload.prepare {
             Some(prepare) => self.users_command(Phase::Prepare, prepare, directory),
             None => Ok(()),
@@ -503,13 +516,13 @@ impl Trial<'_> {
         instance: &mut dyn Instance,
         tools: &mut Toolbox,
         directory: &Path,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), StepFailure> {
         let daemon_before_ns = instance.daemon_cpu_ns();
         let (phases, before) = (self.record.phases.len(), self.watch.read());
         let layers_before = self.layer_readings();
         // Elsewhere they work for others too.
         let of_kernel_before = self.host.kernel_threads_cpu_ns().filter(|_| is_kurabes_guest());
-        let talk = self.run(instance, directory)?;
+        let channel = self.run(instance, directory)?;
         self.timed(Phase::Sync, || instance.sync(tools))?;
         let of_kernel = self.host.kernel_threads_cpu_ns().zip(of_kernel_before);
         self.record.kernel_threads_cpu_ns =
@@ -522,9 +535,9 @@ impl Trial<'_> {
         self.record.layers = layers.collect();
         let own = self.record.run_device_after(phases);
         self.record.watched = Some(self.watch.read().since(&before, own));
-        if let Some(talk) = talk {
+        if let Some(channel) = channel {
             // Only now: reading it before the sync would give the device time that nobody bills.
-            self.take_report(talk)?;
+            self.take_report(channel)?;
         }
         self.record.daemon_cpu_ns = instance
             .daemon_cpu_ns()
@@ -533,11 +546,12 @@ impl Trial<'_> {
         Ok(())
     }
 
-    fn take_report(&mut self, talk: Talk) -> Result<(), Failure> {
-        let mut report =
-            talk.report().map_err(|error| Failure::of(format!("the load's report: {error}")))?;
-        for aside in std::mem::take(&mut report.asides) {
-            self.record.set_aside(aside);
+    fn take_report(&mut self, channel: WorkloadChannel) -> Result<(), StepFailure> {
+        let mut report = channel
+            .report()
+            .map_err(|error| StepFailure::of(format!("the workload's report: {error}")))?;
+        for excluded in std::mem::take(&mut report.excluded_phases) {
+            self.record.exclude(excluded);
         }
         Check::add_all(&mut self.record.checks, std::mem::take(&mut report.checks));
         self.record.load = Some(report);
@@ -546,7 +560,11 @@ impl Trial<'_> {
 
     /// Makes the setup durable, mounts anew for a cold run, waits for the device, and drops the
     /// caches.
-    fn settle(&mut self, instance: &mut dyn Instance, tools: &mut Toolbox) -> Result<(), Failure> {
+    fn settle(
+        &mut self,
+        instance: &mut dyn Instance,
+        tools: &mut Toolbox,
+    ) -> Result<(), StepFailure> {
         instance.sync(tools)?;
         let is_cold = self.spec.cache == Cache::Cold;
         let is_root = rustix::process::geteuid().is_root();
@@ -580,7 +598,7 @@ impl Trial<'_> {
         &mut self,
         instance: &mut dyn Instance,
         tools: &mut Toolbox,
-    ) -> Result<Option<IdleWait>, Failure> {
+    ) -> Result<Option<IdleWait>, StepFailure> {
         let Some(counters) = self.counters.clone() else { return Ok(None) };
         // A shared device may never be quiet, and waiting for it would prove nothing.
         if self.record.device_shared {
@@ -643,16 +661,16 @@ impl Trial<'_> {
     fn timed<T>(
         &mut self,
         phase: Phase,
-        step: impl FnOnce() -> Result<T, Failure>,
-    ) -> Result<T, Failure> {
+        step: impl FnOnce() -> Result<T, StepFailure>,
+    ) -> Result<T, StepFailure> {
         self.timed_with(phase, |_| step())
     }
 
     fn timed_with<T>(
         &mut self,
         phase: Phase,
-        step: impl FnOnce(&mut Self) -> Result<T, Failure>,
-    ) -> Result<T, Failure> {
+        step: impl FnOnce(&mut Self) -> Result<T, StepFailure>,
+    ) -> Result<T, StepFailure> {
         self.begin(phase);
         let before = self.read_counters();
         let started = Instant::now();
@@ -689,16 +707,16 @@ impl Trial<'_> {
         });
     }
 
-    fn outcome_of(&self, failure: Failure) -> Outcome {
+    fn outcome_of(&self, failure: StepFailure) -> Outcome {
         match failure {
-            Failure::Failed { message, output } => {
+            StepFailure::Failed { message, output } => {
                 Outcome::Failed { phase: self.phase, message, output }
             }
-            Failure::TimedOut => Outcome::TimedOut {
+            StepFailure::TimedOut => Outcome::TimedOut {
                 phase: self.phase,
                 limit_ns: self.spec.timeout_ns.unwrap_or_default(),
             },
-            Failure::Stopped => Outcome::Interrupted { phase: self.phase },
+            StepFailure::Stopped => Outcome::Interrupted { phase: self.phase },
         }
     }
 }
@@ -726,15 +744,15 @@ fn note_ended(ended: Vec<String>, tools: &mut Toolbox) {
     }
 }
 
-fn read(counters: &DeviceCounters) -> Result<DeviceReading, Failure> {
-    counters
-        .read()
-        .map_err(|error: io::Error| Failure::of(format!("the device's counters are gone: {error}")))
+fn read(counters: &DeviceCounters) -> Result<DeviceReading, StepFailure> {
+    counters.read().map_err(|error: io::Error| {
+        StepFailure::of(format!("the device's counters are gone: {error}"))
+    })
 }
 
-fn space(directory: &Path) -> Option<Space> {
+fn space(directory: &Path) -> Option<FileSystemSpace> {
     let space = rustix::fs::statvfs(directory).ok()?;
-    Some(Space {
+    Some(FileSystemSpace {
         total_bytes: space.f_blocks * space.f_frsize,
         free_bytes: space.f_bfree * space.f_frsize,
         free_inodes: space.f_ffree,
@@ -742,7 +760,7 @@ fn space(directory: &Path) -> Option<Space> {
 }
 
 /// Begins, or ends, what modelled disks will say.
-fn measure_disks(attached: &mut Option<&mut Attached>, begins: bool) -> Result<(), Failure> {
+fn measure_disks(attached: &mut Option<&mut Attached>, begins: bool) -> Result<(), StepFailure> {
     let asked = attached.as_mut().map_or(Ok(()), |attached| attached.measure(begins));
-    asked.map_err(|error| Failure::of(error.to_string()))
+    asked.map_err(|error| StepFailure::of(error.to_string()))
 }

@@ -18,24 +18,24 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use lab::record::CommandUsage;
-use lab::spec::{CommandLine, Output};
-use loads::counters::bytes_moved;
-use loads::enclosure::{TEMPORARY, own_program};
+use lab::spec::{CommandLine, OutputTarget};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
 use trust::complaint::Excerpt;
+use workloads::counters::bytes_moved;
+use workloads::enclosure::{TEMPORARY, own_program};
 
 use crate::control_group::ControlGroup;
 use crate::leftovers::group_runs;
-use crate::stop::Stop;
+use crate::stop::StopFlag;
 use crate::sys;
 use crate::sys::confine::{confine, monotonic_ns};
 use crate::user::{OWN_PROGRAM, User, kept_environment};
-use crate::workload::Talk;
+use crate::workload::WorkloadChannel;
 
 /// How a command ended.
 #[derive(Debug)]
-pub enum End {
+pub enum CommandEnd {
     /// It exited or a signal ended it.
     Exited,
     /// The bound was reached and it was killed.
@@ -46,13 +46,13 @@ pub enum End {
 
 /// What running a command yielded.
 #[derive(Debug)]
-pub struct Ran {
+pub struct CommandResult {
     /// From right before the exec to the exit, in ns.
     pub elapsed_ns: u64,
     /// What it cost.
     pub usage: CommandUsage,
     /// How it ended.
-    pub end: End,
+    pub end: CommandEnd,
     /// Whether processes of its group are still running.
     pub outlived: bool,
     /// The first and last bytes of its standard error (and of its output, where that was read).
@@ -61,7 +61,7 @@ pub struct Ran {
 
 /// What bounds a command.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Bounds<'a> {
+pub struct CommandBounds<'a> {
     /// The user as whom it runs, where that is another than this process's.
     pub user: Option<&'a User>,
     /// The control group that it joins.
@@ -84,14 +84,14 @@ pub fn run(
     line: &CommandLine,
     directory: &Path,
     environment: &[(&str, &str)],
-    bounds: Bounds<'_>,
-    output: &Output,
-    talk: Option<&Talk>,
-    stop: &Stop,
-) -> io::Result<Ran> {
+    bounds: CommandBounds<'_>,
+    output: &OutputTarget,
+    channel: Option<&WorkloadChannel>,
+    stop: &StopFlag,
+) -> io::Result<CommandResult> {
     let words = line.words();
     let (program, arguments) = words.split_first().expect("a command has at least one word");
-    let enclosure = talk.and_then(Talk::enclosure);
+    let enclosure = channel.and_then(WorkloadChannel::enclosure);
     let mut command = match (line, enclosure) {
         // kurabe itself, by a name that an enclosure shows.
         (_, Some(_)) if program == OWN_PROGRAM => trust::program::as_given(own_program()),
@@ -128,8 +128,8 @@ pub fn run(
     if let Some(file) = bounds.standard_output {
         command.stdout(file.try_clone()?);
     }
-    if let Some(talk) = talk {
-        let (task, report) = talk.streams()?;
+    if let Some(channel) = channel {
+        let (task, report) = channel.streams()?;
         command.stdin(task).stdout(report);
     }
     let mut complaint = None;
@@ -146,7 +146,7 @@ pub fn run(
         None => None,
     };
     let group = bounds.group.map(ControlGroup::directory).transpose()?;
-    let departure = confine(&mut command, group, identity, enclosing)?;
+    let before_exec = confine(&mut command, group, identity, enclosing)?;
 
     let (started, started_ns) = (Instant::now(), monotonic_ns());
     let child = command.spawn().map_err(|error| {
@@ -158,7 +158,7 @@ pub fn run(
     })?;
     // The command object holds the write ends of the pipes; the readers end when it is gone.
     drop(command);
-    let (process, exec_ns) = departure.of(child)?;
+    let (process, exec_ns) = before_exec.of(child)?;
     let before_exec_ns = exec_ns.saturating_sub(started_ns);
     let (end, ended) = wait(process, bounds.deadline, stop)?;
     let elapsed_ns = ended.duration_since(started).as_nanos() as u64;
@@ -166,24 +166,28 @@ pub fn run(
     let usage = reap(process)?;
     // The cheap question first: mostly nothing of the group is left.
     let outlived = rustix::process::test_kill_process_group(process).is_ok() && group_runs(process);
-    Ok(Ran { elapsed_ns, usage, end, outlived, said: capture.finish() })
+    Ok(CommandResult { elapsed_ns, usage, end, outlived, said: capture.finish() })
 }
 
 /// Waits for the exit without reaping, so that the accounts can still be read.
-pub(crate) fn wait(pid: Pid, deadline: Option<Instant>, stop: &Stop) -> io::Result<(End, Instant)> {
+pub(crate) fn wait(
+    pid: Pid,
+    deadline: Option<Instant>,
+    stop: &StopFlag,
+) -> io::Result<(CommandEnd, Instant)> {
     let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::empty())?;
     loop {
         let now = Instant::now();
         let left =
             deadline.map_or(STOP_INTERVAL, |deadline| deadline.saturating_duration_since(now));
         if left.is_zero() || stop.raised() {
-            let end = if stop.raised() { End::Stopped } else { End::TimedOut };
+            let end = if stop.raised() { CommandEnd::Stopped } else { CommandEnd::TimedOut };
             kill_group(pid);
             poll_exit(&pidfd, None)?;
             return Ok((end, Instant::now()));
         }
         if poll_exit(&pidfd, Some(left.min(STOP_INTERVAL)))? {
-            return Ok((End::Exited, Instant::now()));
+            return Ok((CommandEnd::Exited, Instant::now()));
         }
     }
 }
@@ -272,17 +276,17 @@ impl Capture {
     ///
     /// What is another user's, or does as a job says, is given neither a terminal nor a file, not even to
     /// write on: who has it open can open it again through /proc, to read, and to cut it off.
-    fn streams(&mut self, output: &Output, is_others: bool) -> io::Result<(Stdio, Stdio)> {
+    fn streams(&mut self, output: &OutputTarget, is_others: bool) -> io::Result<(Stdio, Stdio)> {
         Ok(match output {
-            Output::Null => (Stdio::null(), self.pipe(None)?.into()),
-            Output::Pipe => (self.pipe(None)?.into(), self.pipe(None)?.into()),
-            Output::Inherit if is_others => self.one_pipe(Box::new(io::stderr()))?,
+            OutputTarget::Null => (Stdio::null(), self.pipe(None)?.into()),
+            OutputTarget::Pipe => (self.pipe(None)?.into(), self.pipe(None)?.into()),
+            OutputTarget::Inherit if is_others => self.one_pipe(Box::new(io::stderr()))?,
             // Standard output is the channel to the runner; what is shown goes to standard error.
-            Output::Inherit => {
+            OutputTarget::Inherit => {
                 let shown = || io::stderr().as_fd().try_clone_to_owned().map(Stdio::from);
                 (shown()?, shown()?)
             }
-            Output::File(path) => {
+            OutputTarget::File(path) => {
                 let file = trust::file::append(path)
                     .map_err(|refused| io::Error::other(format!("output file {refused}")))?;
                 if is_others {
@@ -342,10 +346,10 @@ mod tests {
         CommandLine::Words(words.iter().map(|word| word.to_string()).collect())
     }
 
-    fn run_here(line: &CommandLine, deadline: Option<Instant>, stop: &Stop) -> Ran {
+    fn run_here(line: &CommandLine, deadline: Option<Instant>, stop: &StopFlag) -> CommandResult {
         let environment = [("KURABE_DIR", "/")];
-        let bounds = Bounds { deadline, ..Bounds::default() };
-        run(line, Path::new("/"), &environment, bounds, &Output::Null, None, stop).unwrap()
+        let bounds = CommandBounds { deadline, ..CommandBounds::default() };
+        run(line, Path::new("/"), &environment, bounds, &OutputTarget::Null, None, stop).unwrap()
     }
 
     #[test]
@@ -355,9 +359,9 @@ mod tests {
             "-c",
             "cd \"$KURABE_DIR\" && head -c 100000 /dev/zero | cat >/dev/null; exit 3",
         ]);
-        let ran = run_here(&line, None, &Stop::default());
+        let ran = run_here(&line, None, &StopFlag::default());
         assert_eq!(ran.usage.exit_code, Some(3));
-        assert!(matches!(ran.end, End::Exited));
+        assert!(matches!(ran.end, CommandEnd::Exited));
         assert!(ran.usage.memory_bytes_max > 100_000);
         // Both ends of the pipe wrote the bytes once, and both are children of the command.
         assert!(ran.usage.write_call_bytes.unwrap() >= 200_000, "{:?}", ran.usage);
@@ -365,7 +369,8 @@ mod tests {
 
     #[test]
     fn the_reason_of_a_failure_is_kept() {
-        let ran = run_here(&words(&["sh", "-c", "echo lost >&2; exit 1"]), None, &Stop::default());
+        let ran =
+            run_here(&words(&["sh", "-c", "echo lost >&2; exit 1"]), None, &StopFlag::default());
         assert_eq!(ran.said, "lost");
     }
 
@@ -375,9 +380,9 @@ mod tests {
         let ran = run_here(
             &words(&["sh", "-c", "sleep 77.7 & sleep 77.7"]),
             Some(deadline),
-            &Stop::default(),
+            &StopFlag::default(),
         );
-        assert!(matches!(ran.end, End::TimedOut));
+        assert!(matches!(ran.end, CommandEnd::TimedOut));
         assert_eq!(ran.usage.signal, Some(9));
         assert!(ran.elapsed_ns < 10_000_000_000);
     }
@@ -386,28 +391,28 @@ mod tests {
     fn what_outlives_the_command_is_not_waited_for() {
         let line = words(&["sh", "-c", "setsid sleep 3 & sleep 0.2; echo said >&2"]);
         let started = Instant::now();
-        let ran = run_here(&line, None, &Stop::default());
+        let ran = run_here(&line, None, &StopFlag::default());
         assert_eq!(ran.said, "said");
         assert!(!ran.outlived, "it left the group");
-        let ran = run_here(&words(&["sh", "-c", "sleep 3 &"]), None, &Stop::default());
+        let ran = run_here(&words(&["sh", "-c", "sleep 3 &"]), None, &StopFlag::default());
         assert!(ran.outlived, "it stayed in the group");
         assert!(started.elapsed() < Duration::from_secs(2));
     }
 
     #[test]
     fn a_stop_is_noticed() {
-        let stop = Stop::default();
+        let stop = StopFlag::default();
         stop.raise();
         let ran = run_here(&words(&["sleep", "77.7"]), None, &stop);
-        assert!(matches!(ran.end, End::Stopped));
+        assert!(matches!(ran.end, CommandEnd::Stopped));
     }
 
     #[test]
     fn what_cannot_be_started_is_named() {
         let line = words(&["/no/such/program"]);
-        let (bounds, stop) = (Bounds::default(), Stop::default());
+        let (bounds, stop) = (CommandBounds::default(), StopFlag::default());
         let error =
-            run(&line, Path::new("/"), &[], bounds, &Output::Null, None, &stop).unwrap_err();
+            run(&line, Path::new("/"), &[], bounds, &OutputTarget::Null, None, &stop).unwrap_err();
         assert!(error.to_string().contains("'/no/such/program' cannot be started"), "{error}");
     }
 }

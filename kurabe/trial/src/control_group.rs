@@ -26,7 +26,7 @@ use crate::ledger::{Ledger, NAME_PREFIX, Taken, random_name};
 use crate::sys::confine::confine;
 use crate::sys::wait_with_usage;
 
-/// Processes and threads that a trial's commands may have at once: far more than any load needs,
+/// Processes and threads that a trial's commands may have at once: far more than any workload needs,
 /// and few enough that one which multiplies without end leaves the machine usable.
 const PROCESSES_MAX: u64 = 32_768;
 
@@ -95,10 +95,10 @@ impl ControlGroup {
         let joined = || -> io::Result<bool> {
             let mut probe = trust::program::command("sh").map_err(io::Error::other)?;
             probe.args(["-c", ":"]).stdin(Stdio::null());
-            let departure = confine(&mut probe, Some(self.directory()?), None, None)?;
+            let before_exec = confine(&mut probe, Some(self.directory()?), None, None)?;
             let child = probe.spawn()?;
             drop(probe);
-            let (process, _) = departure.of(child)?;
+            let (process, _) = before_exec.of(child)?;
             Ok(wait_with_usage(process)?.exit_code == Some(0))
         };
         self.path.join("cgroup.kill").exists() && joined().unwrap_or(false)
@@ -383,11 +383,11 @@ mod tests {
         );
         let mut command = std::process::Command::new("sh");
         command.args(["-c", &script]);
-        let departure =
+        let before_exec =
             confine(&mut command, Some(group.directory().unwrap()), None, None).unwrap();
         let child = command.spawn().unwrap();
         drop(command);
-        let (process, _) = departure.of(child).unwrap();
+        let (process, _) = before_exec.of(child).unwrap();
         let sleeps = |path| {
             let names = members(path).into_iter().map(|number| named(&number));
             names.filter(|name| name.starts_with("sleep")).count()
@@ -419,14 +419,14 @@ ctypes.CDLL(None).syscall(ctypes.c_long(EXIT), 0)"
             .replace("EXIT", &libc::SYS_exit.to_string());
         let mut command = std::process::Command::new("python3");
         command.args(["-c", &script]);
-        let departure =
+        let before_exec =
             confine(&mut command, Some(group.directory().unwrap()), None, None).unwrap();
         let Ok(child) = command.spawn() else {
             eprintln!("SKIPPED: python3 is not installed");
             return;
         };
         drop(command);
-        let (process, _) = departure.of(child).unwrap();
+        let (process, _) = before_exec.of(child).unwrap();
         let until = Instant::now() + Duration::from_secs(60);
         let states = || {
             let read =

@@ -1,8 +1,8 @@
-//! A trial that is not timed: records every write of a load below its file system, makes the disks that a
+//! A trial that is not timed: records every write of a workload below its file system, makes the disks that a
 //! power cut could have left, mounts each, and asks the user's check whether what was acknowledged
 //! is there.
 //!
-//! The load acknowledges by a line on its standard output or by `kurabe ack`. Both end in one pipe,
+//! The workload acknowledges by a line on its standard output or by `kurabe ack`. Both end in one pipe,
 //! and a line is stamped when it is read from there: late rather than early. The device is memory that the
 //! trial's own process serves, so that the recorder stands below everything.
 
@@ -25,7 +25,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use block::BlockDevice;
 use crash::{
-    Flushes, Log, Lost, Recording, SECTOR_BYTES, Stale, State, StateOptions, States, reduce,
+    CrashState, FlushPolicy, Log, Lost, Recording, SECTOR_BYTES, Stale, StateOptions, States,
+    reduce,
 };
 use lab::event::Event;
 use lab::record::{Check, Outcome, Phase, Record, Timeline};
@@ -33,7 +34,7 @@ use lab::spec::{PowerCuts, TrialSpec};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use vocabulary::check::DURABILITY;
-use vocabulary::load::Stage as LoadStage;
+use vocabulary::workload::WorkloadStage;
 
 use crate::device::is_kurabes_guest;
 use crate::device::served::Pages;
@@ -41,19 +42,19 @@ use crate::filesystem::{Access, Owner};
 use crate::host_proc::HostProc;
 use crate::lower;
 use crate::scratch::Occupied;
-use crate::stop::Stop;
+use crate::stop::StopFlag;
 use crate::sys::enter_mount_namespace;
-use crate::tool::Failure;
+use crate::tool::StepFailure;
 use bench::{Bench, Streams, served_failure};
 use cause::Files;
-pub use cause::{Cause, Trace};
+pub use cause::{FailureCause, Trace};
 use judge::Acknowledged;
-pub use judge::{Finding, Found, Spent, Tally};
+pub use judge::{DiskCondition, Finding, Spent, Tally};
 pub(crate) use judge::{Receiver, finding_of, with_arguments};
-use places::Places;
+use places::FileMap;
 use recorded::copy_written;
 pub use recorded::recording_bytes_max;
-pub use share::{Kept, Share};
+pub use share::{Kept, StateShare};
 
 /// Name of the variable that tells `kurabe ack` where to write.
 pub const ACK_VARIABLE: &str = "KURABE_ACK";
@@ -78,21 +79,21 @@ const TEARDOWN_MAX: Duration = Duration::from_secs(60);
 
 /// A state of an earlier recording.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Replay {
+pub struct StateReplay {
     /// What was recorded.
     pub log: Log,
     /// The state.
-    pub state: State,
+    pub state: CrashState,
 }
 
 /// What the states showed.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CrashReport {
-    /// Acknowledgements of the load.
+    /// Acknowledgements of the workload.
     pub acknowledgements: usize,
-    /// Writes of the load that reached the device.
+    /// Writes of the workload that reached the device.
     pub writes: usize,
-    /// Flushes of the load that reached the device.
+    /// Flushes of the workload that reached the device.
     pub flushes: usize,
     /// States of a disk that keeps its word.
     pub states: Tally,
@@ -112,7 +113,7 @@ pub struct CrashReport {
     /// What went wrong beside the states.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-    /// Why the load or the check can prove nothing, so that no state was tried.
+    /// Why the workload or the check can prove nothing, so that no state was tried.
     #[serde(default)]
     pub refused: Option<String>,
     /// Time that trying took, in ns.
@@ -134,7 +135,7 @@ pub struct Case {
     #[serde(default)]
     pub place: usize,
     /// The state with as little lost as possible; it was tried.
-    pub state: State,
+    pub state: CrashState,
     /// What was found.
     pub finding: Finding,
     /// The last acknowledgement before the cut.
@@ -148,7 +149,7 @@ pub struct Case {
     pub lost_member: Option<String>,
     /// Why it fails, as far as the recording says.
     #[serde(default)]
-    pub cause: Option<Cause>,
+    pub cause: Option<FailureCause>,
     /// What a file on the disk shows.
     #[serde(default)]
     pub trace: Option<Trace>,
@@ -169,7 +170,7 @@ pub struct LostWrite {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CrashVerdict {
-    /// The load acknowledged nothing, or the check fails while nothing is lost: no state was tried.
+    /// The workload acknowledged nothing, or the check fails while nothing is lost: no state was tried.
     Refused,
     /// No state was violated, and the control shows that the check can find a loss.
     Held,
@@ -223,7 +224,7 @@ impl CrashReport {
 /// What a trial of power cuts is given.
 #[derive(Clone, Copy)]
 pub struct Setting<'a> {
-    /// The contender and its load.
+    /// The contender and its workload.
     pub spec: &'a TrialSpec,
     /// What is asked of it.
     pub cuts: &'a PowerCuts,
@@ -232,7 +233,7 @@ pub struct Setting<'a> {
     /// Where the processes of the host are looked for.
     pub host: &'a HostProc,
     /// Ends it.
-    pub stop: &'a Stop,
+    pub stop: &'a StopFlag,
 }
 
 /// Carries a trial of power cuts out; `emit` hears what it is doing. The record has a check and no times.
@@ -249,7 +250,7 @@ pub fn carry_out(setting: Setting<'_>, emit: &mut dyn FnMut(&Event)) -> Record {
                 record.outcome = Outcome::Failed { phase: Phase::Check, message, output };
             }
         }
-        Err(Failure::Failed { message, output }) => {
+        Err(StepFailure::Failed { message, output }) => {
             record.checks = vec![Check::not_tried(DURABILITY, &message)];
             record.outcome = Outcome::Failed { phase: Phase::Check, message, output };
         }
@@ -259,19 +260,20 @@ pub fn carry_out(setting: Setting<'_>, emit: &mut dyn FnMut(&Event)) -> Record {
     record
 }
 
-fn report(setting: Setting<'_>, emit: &mut dyn FnMut(&Event)) -> Result<CrashReport, Failure> {
+fn report(setting: Setting<'_>, emit: &mut dyn FnMut(&Event)) -> Result<CrashReport, StepFailure> {
     let data = recording_file(setting)
-        .map_err(|error| Failure::of(format!("the file for the recording: {error}")))?;
+        .map_err(|error| StepFailure::of(format!("the file for the recording: {error}")))?;
     let recording = data.try_clone();
     let benches = vec![Bench::new(setting, 1, &data)?];
     let share = setting.cuts.share.clone().map(serde_json::from_value).transpose();
-    let share = share.map_err(|error| Failure::of(format!("the share cannot be read: {error}")))?;
+    let share =
+        share.map_err(|error| StepFailure::of(format!("the share cannot be read: {error}")))?;
     let mut trial = Trial { setting, emit, benches, share };
     let mut report = trial.whole(data);
     if is_kurabes_guest() {
         // A guest ends with its power cut.
         let synced = recording.and_then(|recording| recording.sync_all());
-        let synced = synced.map_err(|error| Failure::of(format!("the recording: {error}")));
+        let synced = synced.map_err(|error| StepFailure::of(format!("the recording: {error}")));
         report = report.and_then(|report| synced.map(|()| report));
     }
     let cleared = trial.benches.iter().map(Bench::clear).fold(Ok(()), Result::and);
@@ -302,46 +304,47 @@ fn served_layers(spec: &TrialSpec) -> Vec<String> {
 struct Trial<'a, 'e> {
     setting: Setting<'a>,
     emit: &'e mut dyn FnMut(&Event),
-    /// The first, on which the load runs, and once it has run as many as are used side by side.
+    /// The first, on which the workload runs, and once it has run as many as are used side by side.
     benches: Vec<Bench<'a>>,
     /// Which share of the work this is; absent for all of it.
-    share: Option<Share>,
+    share: Option<StateShare>,
 }
 
-/// What was recorded, and from when to when the load ran.
+/// What was recorded, and from when to when the workload ran.
 struct Recorded {
     recording: Arc<Recording>,
     from: crash::Instant,
     to: crash::Instant,
-    places: Places,
-    /// The files that the load left, as it saw them.
+    places: FileMap,
+    /// The files that the workload left, as it saw them.
     left: Option<Files>,
     /// Why no state needs to be tried.
     refused: Option<String>,
 }
 
 impl Trial<'_, '_> {
-    fn whole(&mut self, data: File) -> Result<CrashReport, Failure> {
+    fn whole(&mut self, data: File) -> Result<CrashReport, StepFailure> {
         if let Some(replay) = &self.setting.cuts.replay {
             let replay = serde_json::from_value(replay.clone())
-                .map_err(|error| Failure::of(format!("the state cannot be read: {error}")))?;
+                .map_err(|error| StepFailure::of(format!("the state cannot be read: {error}")))?;
             return self.replay(&replay);
         }
         let recorded = match &self.share {
-            Some(Share::States { kept, .. }) => kept.taken(&self.benches[0], data)?,
+            Some(StateShare::States { kept, .. }) => kept.taken(&self.benches[0], data)?,
             _ => self.record(data)?,
         };
         let log = &recorded.recording.log;
-        let within =
-            |request: &&crash::Request| (recorded.from..=recorded.to).contains(&request.arrived);
+        let within = |request: &&crash::RecordedRequest| {
+            (recorded.from..=recorded.to).contains(&request.arrived)
+        };
         let count = |operation| {
             let requests = log.requests.iter().filter(within);
             requests.filter(|request| request.operation == operation).count()
         };
         let mut report = CrashReport {
             acknowledgements: log.acknowledgements.len(),
-            writes: count(crash::Operation::Write),
-            flushes: count(crash::Operation::Flush),
+            writes: count(crash::RequestKind::Write),
+            flushes: count(crash::RequestKind::Flush),
             states: Tally::default(),
             control: Tally::default(),
             cases: Vec::new(),
@@ -369,7 +372,7 @@ impl Trial<'_, '_> {
         if report.refused.is_some() {
             return Ok(report);
         }
-        if let Some(Share::Recording) = self.share {
+        if let Some(StateShare::Recording) = self.share {
             report.log = None;
             report.kept = Some(Kept::of(&recorded));
             return Ok(report);
@@ -398,8 +401,8 @@ impl Trial<'_, '_> {
         Ok(report)
     }
 
-    /// Runs the load once on a recorded device, and the check on what it left while nothing is lost.
-    fn record(&mut self, data: File) -> Result<Recorded, Failure> {
+    /// Runs the workload once on a recorded device, and the check on what it left while nothing is lost.
+    fn record(&mut self, data: File) -> Result<Recorded, StepFailure> {
         let spec = self.setting.spec;
         let (bench, emit) = (&self.benches[0], &mut *self.emit);
         let mut status = |text: &str| emit(&Event::Status { text: text.into() });
@@ -421,13 +424,13 @@ impl Trial<'_, '_> {
                 bench.run("the setup", setup, &directory, Streams::default())?;
             }
             let mut prepared = Value::Null;
-            if bench.own_load()?.is_some_and(|load| load.has_setup()) {
+            if bench.own_workload()?.is_some_and(|load| load.has_setup()) {
                 status("layout");
                 let (command, talk) =
-                    bench.talk(LoadStage::Setup, &*instance, None, Value::Null)?;
+                    bench.talk(WorkloadStage::Setup, &*instance, None, Value::Null)?;
                 let streams = Streams { talk: Some(&talk), ..Streams::default() };
                 bench.run("the workload's layout", &command, &directory, streams)?;
-                let read = talk.report().map_err(Failure::of)?;
+                let read = talk.report().map_err(StepFailure::of)?;
                 prepared = read.prepared;
             }
             instance.sync(&mut tools)?;
@@ -437,7 +440,7 @@ impl Trial<'_, '_> {
             let log = bench.disks().log().map_err(served_failure)?;
             match ran {
                 // It fails where nothing is written any more.
-                Err(Failure::Failed { .. }) if log.is_cut_short && log.end >= from => {}
+                Err(StepFailure::Failed { .. }) if log.is_cut_short && log.end >= from => {}
                 ran => ran?,
             }
             full = "when what the workload left was checked";
@@ -455,19 +458,19 @@ impl Trial<'_, '_> {
             }
             let (places, left) = match bench.file_system()?.access {
                 // What files know is their place on the layers, not on the device.
-                Access::Mounted if has_lower(spec) => (Places::default(), Files::read(&directory)),
-                Access::Mounted => (Places::of(&directory), Files::read(&directory)),
-                _ => (Places::default(), None),
+                Access::Mounted if has_lower(spec) => (FileMap::default(), Files::read(&directory)),
+                Access::Mounted => (FileMap::of(&directory), Files::read(&directory)),
+                _ => (FileMap::default(), None),
             };
             Ok(Recorded { recording, from, to, places, left, refused })
         })();
         tools.clean_up_within(TEARDOWN_MAX);
         let ended = instance.end(&mut tools);
         let mut recorded = match recorded {
-            Err(Failure::Failed { .. })
+            Err(StepFailure::Failed { .. })
                 if bench.disks().log().is_ok_and(|log| log.is_cut_short) =>
             {
-                Err(Failure::of(format!(
+                Err(StepFailure::of(format!(
                     "there is no room for a recording of more than {} MiB, {full}",
                     bytes_max >> 20
                 )))
@@ -479,16 +482,16 @@ impl Trial<'_, '_> {
         bench.clear()?;
         let log = &recorded.recording.log;
         if recorded.refused.is_none() {
-            let found = State { instant: recorded.from, lost: Vec::new(), acknowledged: 0 };
+            let found = CrashState { instant: recorded.from, lost: Vec::new(), acknowledged: 0 };
             let nothing = Acknowledged::of(log, 0);
-            let found = bench.mount_and_ask(&found, Flushes::Kept, &nothing)?;
+            let found = bench.mount_and_ask(&found, FlushPolicy::Kept, &nothing)?;
             recorded.refused = blamed(&found, "on what the setup left, with nothing acknowledged");
         }
         Ok(recorded)
     }
 
     /// Adds the benches on which states are tried side by side, where disks with the same bytes can be used so.
-    fn add_benches(&mut self, recorded: &Recorded) -> Result<(), Failure> {
+    fn add_benches(&mut self, recorded: &Recorded) -> Result<(), StepFailure> {
         // Names of the kernel's layers are the same for all.
         let is_one = !self.benches[0].file_system()?.has_copies || has_lower(self.setting.spec);
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
@@ -507,19 +510,19 @@ impl Trial<'_, '_> {
         &mut self,
         items: &[T],
         say: impl Fn(usize) -> String,
-        act: impl Fn(&Bench<'_>, &T) -> Result<R, Failure> + Sync,
-    ) -> Result<Vec<R>, Failure> {
+        act: impl Fn(&Bench<'_>, &T) -> Result<R, StepFailure> + Sync,
+    ) -> Result<Vec<R>, StepFailure> {
         let count = self.benches.len();
         let (next, ready) = (AtomicUsize::new(0), Barrier::new(count));
-        let mut found: Vec<Option<Result<R, Failure>>> = items.iter().map(|_| None).collect();
+        let mut found: Vec<Option<Result<R, StepFailure>>> = items.iter().map(|_| None).collect();
         std::thread::scope(|scope| {
             let (tell, hear) = channel();
             for bench in &mut self.benches {
                 let (tell, next, ready, act) = (tell.clone(), &next, &ready, &act);
                 scope.spawn(move || {
                     let entered = if count > 1 { enter_mount_namespace() } else { Ok(()) };
-                    let entered =
-                        entered.map_err(|error| Failure::of(format!("a mount namespace: {error}")));
+                    let entered = entered
+                        .map_err(|error| StepFailure::of(format!("a mount namespace: {error}")));
                     // A namespace that is made later would keep what another has mounted by then.
                     ready.wait();
                     loop {
@@ -542,26 +545,30 @@ impl Trial<'_, '_> {
         found.into_iter().flatten().collect()
     }
 
-    fn try_states(&mut self, recorded: &Recorded, report: &mut CrashReport) -> Result<(), Failure> {
+    fn try_states(
+        &mut self,
+        recorded: &Recorded,
+        report: &mut CrashReport,
+    ) -> Result<(), StepFailure> {
         let cuts = self.setting.cuts;
         let Recorded { recording, from, to, .. } = recorded;
         let stale: Arc<dyn BlockDevice> = Arc::new(Stale::new(cuts.size_bytes));
-        let ignored = Flushes::IgnoredFrom(*from);
+        let ignored = FlushPolicy::IgnoredFrom(*from);
         let choose = |flushes, count| {
             let options = StateOptions { from: *from, to: *to, count, seed: cuts.seed };
             States::new(recording.clone(), stale.clone(), flushes).choose(&options)
         };
-        let chosen = self.own(choose(Flushes::Kept, cuts.states));
+        let chosen = self.own(choose(FlushPolicy::Kept, cuts.states));
         let control = self.own(choose(ignored, cuts.control_states));
         let of = chosen.len() + control.len();
-        let kept = chosen.iter().map(|(_, state)| (state, Flushes::Kept));
+        let kept = chosen.iter().map(|(_, state)| (state, FlushPolicy::Kept));
         let tries: Vec<_> = kept.chain(control.iter().map(|(_, state)| (state, ignored))).collect();
         let say = |done| format!("{done} of {of} states");
         let mut found = self.each(&tries, say, |bench, (state, flushes)| {
             let acknowledged = Acknowledged::of(&recording.log, state.acknowledged);
             bench.mount_and_ask(state, *flushes, &acknowledged)
         })?;
-        let at = |state: &State| since_begin(recorded, state.instant);
+        let at = |state: &CrashState| since_begin(recorded, state.instant);
         report.timeline.tried = chosen.len() as u64;
         report.timeline.control_tried = control.len() as u64;
         for ((_, state), finding) in control.iter().zip(found.split_off(chosen.len())) {
@@ -577,7 +584,8 @@ impl Trial<'_, '_> {
             if finding.kind.is_violation() {
                 report.timeline.violated_ns.push(at(&state));
             }
-            let is_first_fsck = finding.kind == Found::NeededFsck && report.states.needed_fsck == 1;
+            let is_first_fsck =
+                finding.kind == DiskCondition::NeededFsck && report.states.needed_fsck == 1;
             if is_first_fsck || finding.kind.is_violation() && report.states.violated() <= cases_max
             {
                 failing.push((place, state, finding));
@@ -592,35 +600,39 @@ impl Trial<'_, '_> {
     }
 
     /// Leaves flushes out, one by one. Of a contender that loses something anyway that would tell nothing.
-    fn leave_out(&mut self, recorded: &Recorded, report: &mut CrashReport) -> Result<(), Failure> {
+    fn leave_out(
+        &mut self,
+        recorded: &Recorded,
+        report: &mut CrashReport,
+    ) -> Result<(), StepFailure> {
         let cuts = self.setting.cuts;
         if report.verdict() != CrashVerdict::Held || cuts.flushes == 0 {
             return Ok(());
         }
         let Recorded { recording, from, .. } = recorded;
         let log = &recording.log;
-        let is_one = |request: &&crash::Request| {
-            request.operation == crash::Operation::Flush
+        let is_one = |request: &&crash::RecordedRequest| {
+            request.operation == crash::RequestKind::Flush
                 && request.arrived >= *from
                 && request.replied.is_some()
         };
-        let flushes: Vec<&crash::Request> = log.requests.iter().filter(is_one).collect();
+        let flushes: Vec<&crash::RecordedRequest> = log.requests.iter().filter(is_one).collect();
         // Evenly, in neighbouring pairs: a file system flushes before and after what it commits.
         let count = cuts.flushes.min(flushes.len());
         let chosen = (0..count).map(|one| one / 2 * 2 * flushes.len() / count + one % 2);
         let chosen = chosen.filter_map(|number| Some((number, *flushes.get(number)?)));
-        let chosen: Vec<(usize, &crash::Request)> = chosen.collect();
+        let chosen: Vec<(usize, &crash::RecordedRequest)> = chosen.collect();
         let chosen: Vec<_> = self.own(chosen).into_iter().map(|(_, flush)| flush).collect();
         let count = chosen.len();
         let say = |done| format!("without a flush: {done} of {count}");
         let tried = self.each(&chosen, say, |bench, (number, flush)| {
-            let without = Flushes::Without(flush.arrived);
+            let without = FlushPolicy::Without(flush.arrived);
             let stale = Arc::new(Stale::new(cuts.size_bytes));
             let states = States::new(recording.clone(), stale, without);
             let states = states.only_without(flush.arrived, LEFT_OUT_STATES, cuts.seed);
             for state in &states {
                 let acknowledged = Acknowledged::of(log, state.acknowledged);
-                if bench.mount_and_ask(state, without, &acknowledged)?.kind != Found::Held {
+                if bench.mount_and_ask(state, without, &acknowledged)?.kind != DiskCondition::Held {
                     return Ok(None);
                 }
             }
@@ -642,15 +654,15 @@ impl Trial<'_, '_> {
     }
 
     /// Tries one state of an earlier recording.
-    fn replay(&mut self, replay: &Replay) -> Result<CrashReport, Failure> {
-        let Replay { log, state } = replay;
+    fn replay(&mut self, replay: &StateReplay) -> Result<CrashReport, StepFailure> {
+        let StateReplay { log, state } = replay;
         if state.acknowledged > log.acknowledgements.len() {
-            return Err(Failure::of("the state has more acknowledgements than the recording"));
+            return Err(StepFailure::of("the state has more acknowledgements than the recording"));
         }
         let bench = &self.benches[0];
         bench.take(log)?;
         let acknowledged = Acknowledged::of(log, state.acknowledged);
-        let finding = bench.mount_and_ask(state, Flushes::Kept, &acknowledged)?;
+        let finding = bench.mount_and_ask(state, FlushPolicy::Kept, &acknowledged)?;
         let mut notes = Vec::new();
         if let Some(image) = &self.setting.cuts.image
             && let Err(failure) = self.image(log, state, image)
@@ -690,13 +702,13 @@ impl Trial<'_, '_> {
     }
 
     /// Writes a state's disk, as the cut left it, into a file.
-    fn image(&self, log: &Log, state: &State, path: &Path) -> Result<(), Failure> {
-        self.benches[0].cut(state, Flushes::Kept)?;
+    fn image(&self, log: &Log, state: &CrashState, path: &Path) -> Result<(), StepFailure> {
+        self.benches[0].cut(state, FlushPolicy::Kept)?;
         let node = self.benches[0].node();
         let image = self.setting.host.open_writable(path, false);
         let copied = image.and_then(|image| copy_written(&File::open(node.path())?, &image, log));
         copied.map_err(|error| {
-            Failure::of(format!("the disk of the case could not be written: {error}"))
+            StepFailure::of(format!("the disk of the case could not be written: {error}"))
         })
     }
 
@@ -718,29 +730,29 @@ fn blamed(found: &Finding, place: &str) -> Option<String> {
 fn reduced(
     bench: &Bench<'_>,
     recorded: &Recorded,
-    state: State,
+    state: CrashState,
     mut finding: Finding,
-) -> Result<Case, Failure> {
+) -> Result<Case, StepFailure> {
     let log = &recorded.recording.log;
     let acknowledged = Acknowledged::of(log, state.acknowledged);
     let is_slow = has_lower(bench.setting.spec);
     let tries_max = if is_slow { SLOW_TRIES_MAX } else { REDUCTION_TRIES_MAX };
     let reduction = reduce(&state.lost, tries_max, |lost: &[Lost]| {
-        let smaller = State { lost: lost.to_vec(), ..state.clone() };
-        let found = bench.mount_and_ask(&smaller, Flushes::Kept, &acknowledged)?;
+        let smaller = CrashState { lost: lost.to_vec(), ..state.clone() };
+        let found = bench.mount_and_ask(&smaller, FlushPolicy::Kept, &acknowledged)?;
         // What is lost is not reduced to what fsck mends.
-        let fails =
-            found.kind.is_violation() || found.kind != Found::Held && !finding.kind.is_violation();
+        let fails = found.kind.is_violation()
+            || found.kind != DiskCondition::Held && !finding.kind.is_violation();
         if fails {
             finding = found;
         }
-        Ok::<_, Failure>(fails)
+        Ok::<_, StepFailure>(fails)
     })?;
     let last = state.acknowledged.checked_sub(1).map(|last| &log.acknowledgements[last]);
     let lost = reduction.lost.iter().map(|lost| {
         let request = &log.requests[lost.request];
-        let between = |flush: &&crash::Request| {
-            flush.operation == crash::Operation::Flush
+        let between = |flush: &&crash::RecordedRequest| {
+            flush.operation == crash::RequestKind::Flush
                 && flush.arrived <= state.instant
                 && request.replied.is_some_and(|replied| flush.arrived > replied)
         };
@@ -762,11 +774,11 @@ fn reduced(
         lost_member: bench.lost_member_text(&state),
         cause: None,
         trace: None,
-        state: State { lost: reduction.lost, ..state },
+        state: CrashState { lost: reduction.lost, ..state },
     })
 }
 
-/// From the load's begin to an instant, in ns.
+/// From the workload's begin to an instant, in ns.
 fn since_begin(recorded: &Recorded, instant: crash::Instant) -> u64 {
     let log = &recorded.recording.log;
     let at = |instant| {
@@ -782,7 +794,7 @@ fn since_begin(recorded: &Recorded, instant: crash::Instant) -> u64 {
 fn timeline_of(recorded: &Recorded) -> Timeline {
     let log = &recorded.recording.log;
     let flushes = log.requests.iter().filter(|one| {
-        one.operation == crash::Operation::Flush
+        one.operation == crash::RequestKind::Flush
             && (recorded.from..=recorded.to).contains(&one.arrived)
     });
     let at = |instant| since_begin(recorded, instant);

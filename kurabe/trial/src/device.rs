@@ -25,8 +25,8 @@ use std::path::Path;
 
 use block::claim::Claim;
 use lab::device::{Base, DeviceName};
-use lab::event::Mark;
-use lab::spec::{Device, Part};
+use lab::event::DiskMark;
+use lab::spec::{Device, DevicePart};
 use rustix::fs::FileType;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -34,24 +34,24 @@ use serde_json::Value;
 use trust::Directory;
 use vocabulary::words::counted;
 
-pub use crate::node::Node;
+pub use crate::node::DeviceNode;
 pub use attach::{Attached, attach, attach_served};
 pub use disk::{in_guest, is_kurabes_guest};
 pub use facts::{BackingFacts, BlockDeviceFacts, DeviceFacts};
-pub use fill::Progress;
+pub use fill::FillProgress;
 pub(crate) use held::free_bytes;
 pub use image::lies_in_memory;
 pub use lab::device::DEFAULT_DEVICE;
 
 use crate::host_proc::HostProc;
 use crate::scratch::Occupied;
-use crate::stop::Stop;
+use crate::stop::StopFlag;
 
 /// All kinds, in the order in which messages name them.
-static KINDS: [&Kind; 3] = [&image::LOOP, &memory::MEM, &disk::DISK];
+static KINDS: [&DeviceKind; 3] = [&image::LOOP, &memory::MEM, &disk::DISK];
 
 /// A kind of device.
-struct Kind {
+struct DeviceKind {
     /// The word before the colon.
     name: &'static str,
     /// How it is written, with an example, for messages.
@@ -60,11 +60,11 @@ struct Kind {
     /// nothing.
     request: fn(&Base, Option<&str>) -> Result<Requested, String>,
     /// Finds, in a trial, what the runner prepared, and nothing else; an error has touched nothing.
-    ground: fn(&Value, &Site<'_>) -> Result<Found, DeviceError>,
+    ground: fn(&Value, &AttachSite<'_>) -> Result<Found, DeviceError>,
 }
 
 type Requested = Box<dyn Request>;
-type Found = Box<dyn Ground>;
+type Found = Box<dyn AttachedFacts>;
 
 /// A device that the user asks for.
 pub trait Request {
@@ -84,12 +84,12 @@ pub trait Request {
 
     /// Makes or claims it and fills it with random bytes.
     /// Errors: [`DeviceError::Refused`] before anything was touched; else nothing is left behind.
-    fn prepare(&self, making: &mut Making<'_>) -> Result<Box<dyn Prepared>, DeviceError>;
+    fn prepare(&self, making: &mut Making<'_>) -> Result<Box<dyn PreparedDevice>, DeviceError>;
 }
 
 /// A device that is ready for any number of trials, in the runner. Dropping it gives everything
 /// back.
-pub trait Prepared: Send {
+pub trait PreparedDevice: Send {
     /// What a trial is told.
     fn device(&self) -> &Device;
 
@@ -118,7 +118,7 @@ pub trait Prepared: Send {
                 whole_bytes
             )));
         }
-        let part = Part { offset_bytes: u64::from(index) * size_bytes, size_bytes };
+        let part = DevicePart { offset_bytes: u64::from(index) * size_bytes, size_bytes };
         Ok(Device { part: Some(part), ..self.device().clone() })
     }
 }
@@ -134,7 +134,7 @@ pub enum Left<'a> {
     /// Everything: the device was [`Claimed`] from before the trial until now.
     Everything,
     /// What the trial said that it made, and nothing else.
-    Marked(&'a [Mark]),
+    Marked(&'a [DiskMark]),
 }
 
 /// Parts begin at a multiple of this many bytes, so that all are aligned alike.
@@ -146,7 +146,7 @@ pub fn part_bytes(whole_bytes: u64, of: u32) -> u64 {
 }
 
 /// What a trial found of its device.
-pub trait Ground: Send {
+pub trait AttachedFacts: Send {
     /// Size in bytes.
     fn size_bytes(&self) -> u64;
 
@@ -154,7 +154,7 @@ pub trait Ground: Send {
     fn text(&self) -> &str;
 
     /// The node that mkfs and mount can be given as it is.
-    fn node(&self) -> Option<&Node> {
+    fn node(&self) -> Option<&DeviceNode> {
         None
     }
 
@@ -176,16 +176,16 @@ pub trait Ground: Send {
         &mut self,
         part: &Range<u64>,
         discard: bool,
-        site: &Site<'_>,
+        site: &AttachSite<'_>,
     ) -> Result<Option<String>, DeviceError>;
 
-    /// From now on, what is found on it is the trial's: mkfs runs, or a load that works on the bare
+    /// From now on, what is found on it is the trial's: mkfs runs, or a workload that works on the bare
     /// device.
     fn begin_making(&mut self) {}
 
     /// What the trial has made on it, and nobody else; what is found later beside that is somebody's.
-    /// `kind` is what a load makes on the bare device; without one, the device itself is asked.
-    fn note_made(&mut self, _kind: Option<&str>) -> io::Result<Vec<Mark>> {
+    /// `kind` is what a workload makes on the bare device; without one, the device itself is asked.
+    fn note_made(&mut self, _kind: Option<&str>) -> io::Result<Vec<DiskMark>> {
         Ok(Vec::new())
     }
 
@@ -203,16 +203,16 @@ pub struct Making<'a> {
     /// Kurabe's own directory, for an image whose place nobody named.
     pub own: &'a Directory,
     /// Ends it.
-    pub stop: &'a Stop,
+    pub stop: &'a StopFlag,
     /// Hears how far the filling has come, several times a second.
-    pub report: &'a mut dyn FnMut(Progress),
+    pub report: &'a mut dyn FnMut(FillProgress),
     /// Hears what trials will be told of what was made for them, before it is filled.
     pub made: &'a mut dyn FnMut(&Device),
     layers: Vec<String>,
 }
 
 impl Making<'_> {
-    fn device(&self, kind: &Kind, prepared: &impl Serialize) -> Device {
+    fn device(&self, kind: &DeviceKind, prepared: &impl Serialize) -> Device {
         Device {
             kind: kind.name.into(),
             layers: self.layers.clone(),
@@ -223,13 +223,13 @@ impl Making<'_> {
 }
 
 /// Where a trial attaches its device.
-pub struct Site<'a> {
+pub struct AttachSite<'a> {
     /// The trial's own directory, which its runner has in its ledger.
     pub scratch: &'a Occupied,
     /// The host's processes.
     pub host: &'a HostProc,
     /// Ends it.
-    pub stop: &'a Stop,
+    pub stop: &'a StopFlag,
 }
 
 /// Reads what a kind told its trials.
@@ -262,7 +262,7 @@ impl DeviceRequest {
     }
 
     fn parse_as_one_of(
-        kinds: &[&Kind],
+        kinds: &[&DeviceKind],
         text: &str,
         destroy: Option<&str>,
     ) -> Result<DeviceRequest, RequestError> {
@@ -299,7 +299,7 @@ impl DeviceRequest {
     }
 
     fn one(
-        kinds: &[&Kind],
+        kinds: &[&DeviceKind],
         name: &DeviceName,
         destroy: Option<&str>,
         error: &dyn Fn(bool, &dyn fmt::Display) -> RequestError,
@@ -310,7 +310,7 @@ impl DeviceRequest {
             Base::Existing(_) => (disk::DISK.name, true),
         };
         let is_meant =
-            |kind: &Kind| kind.name == wanted && (exists || kind.name != disk::DISK.name);
+            |kind: &DeviceKind| kind.name == wanted && (exists || kind.name != disk::DISK.name);
         let Some(kind) = kinds.iter().find(|kind| is_meant(kind)) else {
             let known: Vec<&str> = kinds.iter().map(|kind| kind.notation).collect();
             let problem = format!("not a device; write {}", known.join(", or "));
@@ -361,9 +361,9 @@ impl DeviceRequest {
     pub fn prepare(
         &self,
         own: &Directory,
-        stop: &Stop,
-        report: &mut dyn FnMut(Progress),
-    ) -> Result<Box<dyn Prepared>, DeviceError> {
+        stop: &StopFlag,
+        report: &mut dyn FnMut(FillProgress),
+    ) -> Result<Box<dyn PreparedDevice>, DeviceError> {
         self.prepare_telling(own, stop, report, &mut |_| {})
     }
 
@@ -372,10 +372,10 @@ impl DeviceRequest {
     pub fn prepare_telling(
         &self,
         own: &Directory,
-        stop: &Stop,
-        report: &mut dyn FnMut(Progress),
+        stop: &StopFlag,
+        report: &mut dyn FnMut(FillProgress),
         made: &mut dyn FnMut(&Device),
-    ) -> Result<Box<dyn Prepared>, DeviceError> {
+    ) -> Result<Box<dyn PreparedDevice>, DeviceError> {
         if let [one] = &self.requests[..] {
             let (request, layers) = (self.name.to_string(), self.name.layers.clone());
             return one.prepare(&mut Making { request, own, stop, report, made, layers });
@@ -383,12 +383,12 @@ impl DeviceRequest {
         // Before a byte of any of them is touched.
         self.examine()?;
         let total_bytes = self.size_bytes().unwrap_or(0);
-        let mut devices: Vec<Box<dyn Prepared>> = Vec::new();
+        let mut devices: Vec<Box<dyn PreparedDevice>> = Vec::new();
         let mut before_bytes = 0;
         for (name, one) in self.name.all().zip(&self.requests) {
-            let mut report = |progress: Progress| {
+            let mut report = |progress: FillProgress| {
                 let done_bytes = before_bytes + progress.done_bytes;
-                report(Progress { done_bytes, total_bytes });
+                report(FillProgress { done_bytes, total_bytes });
             };
             let (request, layers) = (name.alone(), name.layers.clone());
             let (report, made) = (&mut report, &mut |_: &Device| {});
@@ -426,13 +426,13 @@ pub fn obstacle(path: &Path) -> Option<String> {
 }
 
 /// An image that takes no space but what is written to it, to try something on.
-pub fn sparse(own: &Directory, size_bytes: u64) -> io::Result<Box<dyn Prepared>> {
+pub fn sparse(own: &Directory, size_bytes: u64) -> io::Result<Box<dyn PreparedDevice>> {
     let file = own.nameless_file().map_err(io::Error::other)?;
     held::Held::sparse(&image::LOOP, file, size_bytes, false)
 }
 
 /// The same in a file of the caller's, which holds what is written to it and nothing else.
-pub fn kept(file: File, size_bytes: u64) -> io::Result<Box<dyn Prepared>> {
+pub fn kept(file: File, size_bytes: u64) -> io::Result<Box<dyn PreparedDevice>> {
     held::Held::sparse(&image::LOOP, file, size_bytes, true)
 }
 
@@ -441,7 +441,7 @@ fn check_layers(layers: &[String]) -> Result<(), String> {
     layers.iter().try_for_each(|text| layer::read(text).map(drop))
 }
 
-fn kind(name: &str) -> Option<&'static Kind> {
+fn kind(name: &str) -> Option<&'static DeviceKind> {
     KINDS.into_iter().find(|kind| kind.name == name)
 }
 
@@ -499,11 +499,11 @@ fn os_code(error: &io::Error) -> Option<i32> {
     })
 }
 
-impl From<DeviceError> for crate::tool::Failure {
+impl From<DeviceError> for crate::tool::StepFailure {
     fn from(error: DeviceError) -> Self {
         match error {
-            DeviceError::Stopped => crate::tool::Failure::Stopped,
-            error => crate::tool::Failure::of(error.to_string()),
+            DeviceError::Stopped => crate::tool::StepFailure::Stopped,
+            error => crate::tool::StepFailure::of(error.to_string()),
         }
     }
 }
@@ -540,7 +540,7 @@ mod tests {
         let own = Directory::private(&home.path().join("own")).unwrap();
         let request = DeviceRequest::parse("mem:16M,delay:1ms+loop:32M", None).unwrap();
         let mut last = None;
-        let prepared = request.prepare(&own, &Stop::default(), &mut |now| last = Some(now));
+        let prepared = request.prepare(&own, &StopFlag::default(), &mut |now| last = Some(now));
         let prepared = prepared.unwrap();
         let last = last.unwrap();
         assert_eq!((last.done_bytes, last.total_bytes), (48 << 20, 48 << 20));
@@ -552,7 +552,7 @@ mod tests {
         assert_eq!(facts.devices[1].request, "delay:1ms+loop:32M");
         assert!(prepared.part(0, 2).is_err());
         let refused = DeviceRequest::parse("mem:16M,loop:900T", None).unwrap();
-        assert!(refused.prepare(&own, &Stop::default(), &mut |_| {}).is_err());
+        assert!(refused.prepare(&own, &StopFlag::default(), &mut |_| {}).is_err());
     }
 
     /// A kind of device that no other file knows: its description, and its place in a table.
@@ -563,11 +563,11 @@ mod tests {
             fn size_bytes(&self) -> Option<u64> {
                 Some(self.0)
             }
-            fn prepare(&self, _: &mut Making<'_>) -> Result<Box<dyn Prepared>, DeviceError> {
+            fn prepare(&self, _: &mut Making<'_>) -> Result<Box<dyn PreparedDevice>, DeviceError> {
                 Err(DeviceError::Refused("no tape is in the drive".into()))
             }
         }
-        static TAPE: Kind = Kind {
+        static TAPE: DeviceKind = DeviceKind {
             name: "tape",
             notation: "tape:8G (a tape)",
             request: |base, _| match base {
@@ -582,7 +582,7 @@ mod tests {
         assert_eq!(tape.size_bytes(), Some(1 << 30));
         let home = tempfile::tempdir().unwrap();
         let own = Directory::private(&home.path().join("own")).unwrap();
-        let refused = tape.prepare(&own, &Stop::default(), &mut |_| {}).err().unwrap();
+        let refused = tape.prepare(&own, &StopFlag::default(), &mut |_| {}).err().unwrap();
         assert_eq!(refused.to_string(), "no tape is in the drive");
         let said = |text: &str| parse(text).err().unwrap().to_string();
         assert!(said("tape:1G@/x").ends_with("leave '@' out"), "{}", said("tape:1G@/x"));

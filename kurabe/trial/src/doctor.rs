@@ -15,9 +15,9 @@ use lab::quantity::{about_text, parse_size};
 use crate::device::DEFAULT_DEVICE;
 use crate::device::held::{RESERVE_BYTES, free_bytes};
 use crate::device::{BackingFacts, loop_node};
-use crate::facts::Machine;
-use crate::filesystem::{self, FileSystem, Tool};
-use loads::tool::ToolError;
+use crate::facts::MachineFacts;
+use crate::filesystem::{self, FileSystem, LayerTool};
+use workloads::tool::ToolError;
 
 /// Whether something can be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +42,7 @@ impl State {
 const MACHINE: &str = "this machine";
 const DEVICES: &str = "devices";
 const FILE_SYSTEMS: &str = "file systems";
-const LOAD_TOOLS: &str = "load tools";
+const WORKLOAD_TOOLS: &str = "workload tools";
 
 /// One thing that was looked at.
 #[derive(Debug)]
@@ -73,7 +73,7 @@ pub fn examine() -> Diagnosis {
     items.push(memory());
     items.push(user_space_file_systems());
     items.extend(filesystem::all().iter().map(|one| describe(one)));
-    items.extend(loads::tool::Tool::ALL.iter().map(load_tool));
+    items.extend(workloads::tool::WorkloadTool::ALL.iter().map(workload_tool));
     Diagnosis { items }
 }
 
@@ -89,7 +89,7 @@ impl Item {
 }
 
 fn machine() -> Vec<Item> {
-    let machine = Machine::read();
+    let machine = MachineFacts::read();
     let mut text = format!("Linux {}, {} CPUs", machine.kernel, machine.cpus);
     if let Some(virtualisation) = &machine.virtualisation {
         text.push_str(&format!(", {virtualisation}"));
@@ -198,20 +198,20 @@ fn describe(file_system: &FileSystem) -> Item {
     let state = if next.is_empty() { State::Ready } else { State::Missing };
     // One of several tools of a package says the version of all of them.
     let tool = file_system.tools.first().filter(|_| next.is_empty());
-    let version = tool.and_then(Tool::installed_version);
+    let version = tool.and_then(LayerTool::installed_version);
     let detail = version.unwrap_or_else(|| file_system.summary.to_string());
     Item { next, ..item(FILE_SYSTEMS, file_system.name, state, detail) }
 }
 
-fn load_tool(tool: &loads::tool::Tool) -> Item {
+fn workload_tool(tool: &workloads::tool::WorkloadTool) -> Item {
     match tool.locate().and_then(|_| tool.version()) {
-        Ok(version) => item(LOAD_TOOLS, tool.program(), State::Ready, version),
+        Ok(version) => item(WORKLOAD_TOOLS, tool.program(), State::Ready, version),
         Err(error) => {
             let not_used = match &error {
                 ToolError::Missing { not_found, .. } => not_found.passed_over.as_slice(),
                 _ => &[],
             };
-            let missing = item(LOAD_TOOLS, tool.program(), State::Missing, "not installed");
+            let missing = item(WORKLOAD_TOOLS, tool.program(), State::Missing, "not installed");
             let missing = missing.next(format!("apt install {}", tool.package()));
             not_used.iter().fold(missing, |item, refused| item.next(format!("not used: {refused}")))
         }
@@ -252,7 +252,7 @@ mod tests {
             assert_eq!(item.state == State::Missing, !lacks.is_empty(), "{item:?}");
             assert_eq!(item.next, lacks);
         }
-        for tool in loads::tool::Tool::ALL {
+        for tool in workloads::tool::WorkloadTool::ALL {
             let item = diagnosis.items.iter().find(|item| item.name == tool.program()).unwrap();
             assert_eq!(item.state == State::Ready, tool.locate().is_ok(), "{item:?}");
         }

@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use serde_with_macros::skip_serializing_none;
 
-use crate::stop::Stop;
+use crate::stop::StopFlag;
 use crate::tool::Toolbox;
 
 /// The machine.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Machine {
+pub struct MachineFacts {
     /// Version of kurabe.
     pub kurabe_version: String,
     /// Tells this machine from others without naming it: a hash of its host name and identifier.
@@ -53,16 +53,16 @@ const WRITEBACK: &[&str] = &[
     "dirty_writeback_centisecs",
 ];
 
-impl Machine {
+impl MachineFacts {
     /// Reads the facts of this machine.
-    pub fn read() -> Machine {
+    pub fn read() -> MachineFacts {
         let name = rustix::system::uname();
         let text = |path: &str| {
             let text = fs::read_to_string(path).ok()?;
             let text = text.trim();
             (!text.is_empty()).then(|| text.to_string())
         };
-        Machine {
+        MachineFacts {
             kurabe_version: env!("CARGO_PKG_VERSION").into(),
             identity: Some(identity(
                 &name.nodename().to_string_lossy(),
@@ -104,7 +104,7 @@ fn identity(host: &str, machine: &str) -> String {
 
 /// The first line that says a version when a tool is asked for it by `argument`.
 pub fn tool_version(tool: &str, argument: &str) -> Option<String> {
-    let tools = Toolbox::new(Some(Instant::now() + VERSION_MAX), Stop::default());
+    let tools = Toolbox::new(Some(Instant::now() + VERSION_MAX), StopFlag::default());
     let output = tools.run_unlogged(&[tool, argument]).ok()?;
     let mut lines = output.stdout.lines().chain(output.stderr.lines());
     lines.find(|line| line.contains(|c: char| c.is_ascii_digit())).map(|line| line.trim().into())
@@ -147,11 +147,11 @@ mod tests {
 
     #[test]
     fn this_machine_has_facts() {
-        let machine = Machine::read();
+        let machine = MachineFacts::read();
         assert!(machine.kernel.starts_with(|c: char| c.is_ascii_digit()), "{}", machine.kernel);
         assert!(machine.memory_bytes.unwrap() > 1 << 20);
         assert!(machine.cpus >= 1);
         let json = serde_json::to_string(&machine).unwrap();
-        assert_eq!(serde_json::from_str::<Machine>(&json).unwrap(), machine);
+        assert_eq!(serde_json::from_str::<MachineFacts>(&json).unwrap(), machine);
     }
 }

@@ -34,23 +34,23 @@ use std::sync::Arc;
 
 use guest::{Recipe, Supplies};
 use lab::contender::{Contender, Known, Layer};
-use lab::spec::Node as Member;
+use lab::spec::NodeSpec;
 
-use crate::device::Node;
+use crate::device::DeviceNode;
 use crate::facts::tool_version;
 use crate::host_proc::HostProc;
 use crate::leftovers::running;
 use crate::scratch::Occupied;
-use crate::stop::Stop;
-use crate::tool::{Failure, Toolbox, find, not_found};
+use crate::stop::StopFlag;
+use crate::tool::{StepFailure, Toolbox, find, not_found};
 use crate::user::User;
-use kernel::Kernel;
+use kernel::KernelFileSystem;
 pub use kernel::Leaving;
 use vocabulary::layout::FreeExtents;
 
 /// A tool that a file system needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Tool {
+pub struct LayerTool {
     /// Its name, as it is run.
     pub name: &'static str,
     /// The Debian package that has it.
@@ -60,13 +60,13 @@ pub struct Tool {
     pub version: Option<&'static str>,
 }
 
-impl Tool {
+impl LayerTool {
     pub(crate) const fn new(
         name: &'static str,
         package: &'static str,
         version: &'static str,
-    ) -> Tool {
-        Tool { name, package, version: Some(version) }
+    ) -> LayerTool {
+        LayerTool { name, package, version: Some(version) }
     }
 
     /// What the tool says of its version, or else the version of its Debian package; absent when
@@ -91,18 +91,18 @@ fn package_version(status: &str, package: &str) -> Option<String> {
     Some(format!("{package} {version}"))
 }
 
-/// How a load gets at what it works on.
+/// How a workload gets at what it works on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
     /// Through a directory.
     Mounted,
     /// Through the device itself.
     RawDevice,
-    /// Through the minfs library, in the load's own process.
+    /// Through the minfs library, in the workload's own process.
     MinfsLibrary,
 }
 
-/// What [`Tool::package`] says of a program of this workspace.
+/// What [`LayerTool::package`] says of a program of this workspace.
 pub const OWN_PACKAGE: &str = "";
 
 /// CPU time in ns of the processes of this name in the trial's own process namespace, so far.
@@ -126,7 +126,7 @@ pub struct FileSystem {
     /// The short options of its mkfs whose value is a path, which contenders cannot have.
     pub mkfs_paths: &'static str,
     /// The tools that a trial runs.
-    pub tools: &'static [Tool],
+    pub tools: &'static [LayerTool],
     /// The name in `/proc/filesystems` without which it cannot be mounted.
     pub kernel_name: Option<&'static str>,
     /// Modules that a guest gets where its kernel has them; the first one mounts it.
@@ -142,7 +142,7 @@ pub struct FileSystem {
     pub needs_device: bool,
     /// Whether its files are in memory alone. A device only gives it its size.
     pub is_volatile: bool,
-    /// How a load gets at it.
+    /// How a workload gets at it.
     pub access: Access,
     /// Whether it can stand side by side with others and take turns: it has directories, its caches
     /// can be dropped without those of the others ([`Instance::cool_alone`]), and what waits for its
@@ -164,7 +164,7 @@ pub struct FileSystem {
     /// The ranges of bytes on its device in which its journal lies, as its superblock says; none where it has none
     /// there, or where that is not known.
     pub journal: Journal,
-    kind: Kind,
+    kind: FileSystemKind,
 }
 
 /// How an instance of it is begun.
@@ -172,16 +172,16 @@ pub struct FileSystem {
     clippy::large_enum_variant,
     reason = "there is one of each in the program, and none is moved"
 )]
-enum Kind {
+enum FileSystemKind {
     /// The kernel mounts it.
-    Kernel(Kernel),
+    Kernel(KernelFileSystem),
     /// It has a way of its own.
-    Own(fn(Stage) -> Box<dyn Instance>),
+    Own(fn(InstanceContext) -> Box<dyn Instance>),
 }
 
 impl FileSystem {
     /// A file system with a name alone; its own file sets what else it needs.
-    const fn new(name: &'static str, summary: &'static str, kind: Kind) -> FileSystem {
+    const fn new(name: &'static str, summary: &'static str, kind: FileSystemKind) -> FileSystem {
         FileSystem {
             name,
             summary,
@@ -208,10 +208,14 @@ impl FileSystem {
     }
 
     /// One that the kernel mounts by its name.
-    const fn of_kernel(name: &'static str, summary: &'static str, kernel: Kernel) -> FileSystem {
+    const fn of_kernel(
+        name: &'static str,
+        summary: &'static str,
+        kernel: KernelFileSystem,
+    ) -> FileSystem {
         let kernel_name = Some(name);
         let has_copies = kernel.mount_options_of_copy.is_some();
-        let of = FileSystem::new(name, summary, Kind::Kernel(kernel));
+        let of = FileSystem::new(name, summary, FileSystemKind::Kernel(kernel));
         FileSystem { kernel_name, takes_turns: true, has_copies, ..of }
     }
 
@@ -245,16 +249,17 @@ impl FileSystem {
     }
 
     fn is_of_cluster(&self) -> bool {
-        matches!(&self.kind, Kind::Kernel(kernel) if kernel.cluster.is_some())
+        matches!(&self.kind, FileSystemKind::Kernel(kernel) if kernel.cluster.is_some())
     }
 
     /// Whether an image file on it can be a block device of another layer.
     pub fn can_carry_images(&self) -> bool {
-        let has_mkfs = |kernel: &Kernel| !kernel.mkfs_from_directory && kernel.cluster.is_none();
+        let has_mkfs =
+            |kernel: &KernelFileSystem| !kernel.mkfs_from_directory && kernel.cluster.is_none();
         let is_plain = self.needs_device && !self.is_volatile && self.guests_only.is_none();
         is_plain
             && self.recipe.is_none()
-            && matches!(&self.kind, Kind::Kernel(kernel) if has_mkfs(kernel))
+            && matches!(&self.kind, FileSystemKind::Kernel(kernel) if has_mkfs(kernel))
     }
 
     /// Modules that the kernel of a guest needs before the file system can be made or mounted there.
@@ -276,12 +281,12 @@ impl FileSystem {
 
     fn can_be_aged(&self) -> bool {
         match &self.kind {
-            Kind::Kernel(kernel) => {
+            FileSystemKind::Kernel(kernel) => {
                 !self.is_volatile
                     && !kernel.mkfs_from_directory
                     && (self.has_copies || !kernel.renew.is_empty())
             }
-            Kind::Own(_) => false,
+            FileSystemKind::Own(_) => false,
         }
     }
 
@@ -304,19 +309,21 @@ impl FileSystem {
     }
 
     /// A file system for one trial, without the layers above it. Touches nothing yet.
-    pub fn begin(&'static self, stage: Stage) -> Box<dyn Instance> {
+    pub fn begin(&'static self, stage: InstanceContext) -> Box<dyn Instance> {
         match &self.kind {
-            Kind::Kernel(kernel) => kernel.begin(self.kernel_name.unwrap_or(self.name), stage),
-            Kind::Own(begin) => begin(stage),
+            FileSystemKind::Kernel(kernel) => {
+                kernel.begin(self.kernel_name.unwrap_or(self.name), stage)
+            }
+            FileSystemKind::Own(begin) => begin(stage),
         }
     }
 }
 
 /// What an instance is given.
 #[derive(Debug, Clone)]
-pub struct Stage {
+pub struct InstanceContext {
     /// Device node; absent for what needs no device.
-    pub node: Option<Node>,
+    pub node: Option<DeviceNode>,
     /// Size of the device in bytes.
     pub size_bytes: u64,
     /// Words handed to mkfs, before the device.
@@ -337,7 +344,7 @@ pub struct Stage {
     /// alone, or the device is small enough.
     pub made_at_once: bool,
     /// Which of several nodes this is.
-    pub member: Option<Member>,
+    pub member: Option<NodeSpec>,
     /// The trial's own directory, in whose room the mount point is made.
     pub scratch: Arc<Occupied>,
 }
@@ -347,21 +354,21 @@ pub struct Stage {
 /// would wait for it. On larger devices mkfs would take longer than that wait may.
 const MADE_AT_ONCE_BYTES_MAX: u64 = 64 << 30;
 
-impl Stage {
+impl InstanceContext {
     /// The stage for a contender on a device.
     pub fn new(
         contender: &Contender,
-        node: Option<&Node>,
+        node: Option<&DeviceNode>,
         size_bytes: u64,
         discard: bool,
         scratch: &Arc<Occupied>,
-    ) -> Stage {
+    ) -> InstanceContext {
         let mut mount_options = contender.base().mount_options.clone();
         if contender.aged.is_some() {
             // Whoever made what it has may have put devices there, and a user is given all of it.
             mount_options.extend(["nodev", "nosuid"].map(String::from));
         }
-        Stage {
+        InstanceContext {
             node: node.cloned(),
             size_bytes,
             mkfs_options: contender.base().options.clone(),
@@ -383,12 +390,12 @@ impl Stage {
         if let Some(index) = self.carries {
             return self.scratch.below().join(format!("carries-{index}"));
         }
-        let place = if self.above.is_empty() { self.scratch.room() } else { self.scratch.below() };
+        let place = if self.above.is_empty() { self.scratch.work() } else { self.scratch.below() };
         place.join("mount")
     }
 
     /// The device's node.
-    fn node(&self) -> &Node {
+    fn node(&self) -> &DeviceNode {
         self.node.as_ref().expect("a file system that is made has a device")
     }
 
@@ -416,18 +423,18 @@ pub enum Owner {
 /// A file system of one trial. The hooks are called in the order in which they stand here.
 pub trait Instance: Send {
     /// Makes this node one of several that will mount it.
-    fn join(&mut self, _: &mut Toolbox) -> Result<(), Failure> {
+    fn join(&mut self, _: &mut Toolbox) -> Result<(), StepFailure> {
         Ok(())
     }
 
     /// Makes it, and makes it durable.
-    fn make(&mut self, _: &mut Toolbox) -> Result<(), Failure> {
+    fn make(&mut self, _: &mut Toolbox) -> Result<(), StepFailure> {
         Ok(())
     }
 
     /// Gives it an identity of its own after another one was copied, where two of the same cannot be mounted at the
     /// same time.
-    fn renew(&mut self, _: &mut Toolbox) -> Result<(), Failure> {
+    fn renew(&mut self, _: &mut Toolbox) -> Result<(), StepFailure> {
         Ok(())
     }
 
@@ -437,23 +444,23 @@ pub trait Instance: Send {
     }
 
     /// What it reports of itself, once it was made; not timed.
-    fn geometry(&mut self, tools: &mut Toolbox) -> Result<String, Failure>;
+    fn geometry(&mut self, tools: &mut Toolbox) -> Result<String, StepFailure>;
 
     /// Mounts it.
-    fn mount(&mut self, _: &mut Toolbox) -> Result<(), Failure> {
+    fn mount(&mut self, _: &mut Toolbox) -> Result<(), StepFailure> {
         Ok(())
     }
 
     /// Mounts it where nobody asks how long that takes, without a process of its own where it can be, and
     /// beside another disk with the same bytes where [`FileSystem::has_copies`].
-    fn mount_untimed(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+    fn mount_untimed(&mut self, tools: &mut Toolbox) -> Result<(), StepFailure> {
         self.mount(tools)
     }
 
     /// Where the command runs, once it is mounted.
     fn directory(&self) -> PathBuf;
 
-    /// Lets the user as whom the load runs get to [`Instance::directory`], where the way there is the instance's own.
+    /// Lets the user as whom the workload runs get to [`Instance::directory`], where the way there is the instance's own.
     fn let_pass(&self, _: &User) -> Result<(), String> {
         Ok(())
     }
@@ -461,7 +468,7 @@ pub trait Instance: Send {
     /// Unmounts it and mounts it again as before, so that nothing of it is left in memory; leaves
     /// it mounted, with a remark, where somebody uses it. Does nothing where [`Instance::cool`]
     /// needs no such help.
-    fn mount_anew(&mut self, _: &mut Toolbox) -> Result<(), Failure> {
+    fn mount_anew(&mut self, _: &mut Toolbox) -> Result<(), StepFailure> {
         Ok(())
     }
 
@@ -472,27 +479,27 @@ pub trait Instance: Send {
     }
 
     /// Makes the caches as cold as after a reboot. What was written is durable before.
-    fn cool(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+    fn cool(&mut self, tools: &mut Toolbox) -> Result<(), StepFailure> {
         self.sync(tools)?;
         kernel::drop_caches(tools)
     }
 
-    /// Makes its own caches cold and leaves those of everything else alone, the programs of the load
+    /// Makes its own caches cold and leaves those of everything else alone, the programs of the workload
     /// among them. What was written is durable before.
-    fn cool_alone(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+    fn cool_alone(&mut self, tools: &mut Toolbox) -> Result<(), StepFailure> {
         self.cool(tools)
     }
 
     /// Makes everything durable that was written to it.
-    fn sync(&mut self, tools: &mut Toolbox) -> Result<(), Failure>;
+    fn sync(&mut self, tools: &mut Toolbox) -> Result<(), StepFailure>;
 
-    /// The command by which a load makes everything durable from a process of its own; absent
+    /// The command by which a workload makes everything durable from a process of its own; absent
     /// where syncfs(2) does.
     fn sync_command(&self) -> Option<Vec<String>> {
         None
     }
 
-    /// The command by which a load makes the caches cold between its phases, from a process of its
+    /// The command by which a workload makes the caches cold between its phases, from a process of its
     /// own that uses nothing of the file system at that time; absent where dropping the kernel's
     /// caches is enough.
     fn cool_command(&self) -> Option<Vec<String>> {
@@ -505,28 +512,28 @@ pub trait Instance: Send {
     }
 
     /// Another of several nodes, of this number, has unmounted it, or is about to and waits.
-    fn left(&mut self, _: u32) -> Result<(), Failure> {
+    fn left(&mut self, _: u32) -> Result<(), StepFailure> {
         Ok(())
     }
 
     /// Another of several nodes, of this number, is dead: whoever decides that in a cluster has decided it.
-    fn died(&mut self, _: u32) -> Result<(), Failure> {
+    fn died(&mut self, _: u32) -> Result<(), StepFailure> {
         Ok(())
     }
 
     /// Unmounts it.
-    fn unmount(&mut self, _: &mut Toolbox) -> Result<(), Failure> {
+    fn unmount(&mut self, _: &mut Toolbox) -> Result<(), StepFailure> {
         Ok(())
     }
 
     /// Checks it without writing to it.
     /// Errors: it is damaged, or the check itself failed; the text says which.
-    fn check(&mut self, _: &mut Toolbox) -> Result<(), Failure> {
+    fn check(&mut self, _: &mut Toolbox) -> Result<(), StepFailure> {
         Ok(())
     }
 
     /// Mends it where it cannot be mounted; says whether it has something that did.
-    fn repair(&mut self, _: &mut Toolbox) -> Result<bool, Failure> {
+    fn repair(&mut self, _: &mut Toolbox) -> Result<bool, StepFailure> {
         Ok(false)
     }
 
@@ -549,7 +556,7 @@ pub trait Instance: Send {
 
     /// Gives back whatever is still taken, however far the trial came. Calling it again does
     /// nothing.
-    fn end(&mut self, _: &mut Toolbox) -> Result<(), Failure> {
+    fn end(&mut self, _: &mut Toolbox) -> Result<(), StepFailure> {
         Ok(())
     }
 }
@@ -590,7 +597,7 @@ pub fn all() -> &'static [&'static FileSystem] {
 /// What [`Contender::parse`] has to know about all file systems and stores.
 pub fn known() -> Vec<Known> {
     let file_systems = all().iter().map(|file_system| file_system.known());
-    file_systems.chain(loads::store::names().into_iter().map(Known::store)).collect()
+    file_systems.chain(workloads::store::names().into_iter().map(Known::store)).collect()
 }
 
 /// What guests are supplied with for all file systems.
@@ -662,7 +669,7 @@ pub fn missing_tools(file_system: &FileSystem) -> Vec<String> {
 }
 
 /// Which of these tools are not installed, a line each.
-pub(crate) fn missing_of(tools: &[Tool]) -> Vec<String> {
+pub(crate) fn missing_of(tools: &[LayerTool]) -> Vec<String> {
     let mut missing = Vec::new();
     for tool in tools {
         if let Some(not_found) = not_found(tool.name) {
@@ -684,7 +691,7 @@ pub(crate) fn missing_of(tools: &[Tool]) -> Vec<String> {
 
 /// Whether the package sources of this machine are known, and lack a package.
 fn is_unavailable(package: &str) -> bool {
-    let tools = Toolbox::new(None, Stop::default());
+    let tools = Toolbox::new(None, StopFlag::default());
     let said = tools.look(&["apt-cache", "policy", package], "looking for a package");
     said.is_ok_and(|said| !said.contains("Candidate:") || said.contains("Candidate: (none)"))
 }

@@ -196,14 +196,14 @@ const LINE_BYTES_MAX: usize = 64 << 10;
 
 /// What a ledger on disk says.
 #[derive(Debug, Default)]
-struct Contents {
+struct LedgerContents {
     owner: Option<(u32, u64, String)>,
     held: BTreeMap<u64, Taken>,
     /// Lines in the middle that could not be read.
     unreadable_lines: usize,
 }
 
-fn read_contents(mut file: &File) -> io::Result<Contents> {
+fn read_contents(mut file: &File) -> io::Result<LedgerContents> {
     let mut bytes = Vec::new();
     file.rewind()?;
     file.take(LEDGER_BYTES_MAX + 1).read_to_end(&mut bytes)?;
@@ -212,7 +212,7 @@ fn read_contents(mut file: &File) -> io::Result<Contents> {
             "it has more than {LEDGER_BYTES_MAX} bytes, which no ledger of kurabe's has; look at it, then remove it"
         )));
     }
-    let mut contents = Contents::default();
+    let mut contents = LedgerContents::default();
     let mut lines = bytes.split(|byte| *byte == b'\n').peekable();
     while let Some(line) = lines.next() {
         if line.len() > LINE_BYTES_MAX {
@@ -451,7 +451,7 @@ mod tests {
         let ledger = Arc::new(Ledger::start(&home.own).unwrap());
         let living = Scratch::make(&home.own, &ledger).unwrap();
         let ledgers = home.path("own/ledger");
-        fs::create_dir_all(home.path("own/kurabe-dead/room/mount/deep")).unwrap();
+        fs::create_dir_all(home.path("own/kurabe-dead/work/mount/deep")).unwrap();
         fs::set_permissions(
             home.path("own/kurabe-dead"),
             std::os::unix::fs::PermissionsExt::from_mode(0o700),

@@ -18,14 +18,14 @@ use rustix::process::{Pid, Signal, kill_process};
 
 /// The processes of the trial's namespace at some moment.
 #[derive(Debug)]
-pub struct Processes(BTreeSet<i32>);
+pub struct NamespaceProcesses(BTreeSet<i32>);
 
-impl Processes {
+impl NamespaceProcesses {
     /// Those that run now; none where the trial has no namespace of its own.
-    pub fn now() -> Option<Processes> {
+    pub fn now() -> Option<NamespaceProcesses> {
         // Whoever is number 1 is the first process of its namespace.
         (std::process::id() == 1)
-            .then(|| Processes(running().map(|process| process.number).collect()))
+            .then(|| NamespaceProcesses(running().map(|process| process.number).collect()))
     }
 
     /// Kills those that came since and names them, but for those with a name of `spared`.
@@ -192,6 +192,6 @@ mod tests {
 
     #[test]
     fn outside_of_a_namespace_of_its_own_a_trial_kills_nothing() {
-        assert!(Processes::now().is_none());
+        assert!(NamespaceProcesses::now().is_none());
     }
 }

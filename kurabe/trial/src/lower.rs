@@ -26,17 +26,17 @@ use std::time::Duration;
 
 use guest::Supplies;
 use lab::contender::{Contender, Layer};
-use loads::counters::DeviceCounters;
 use rustix::fs::{MemfdFlags, memfd_create};
 use vocabulary::suggestion::did_you_mean;
+use workloads::counters::DeviceCounters;
 
 use crate::device::fill::wipe_signatures;
 use crate::device::{Attached, is_kurabes_guest, layer};
 use crate::filesystem::kernel::drop_pages_of;
-use crate::filesystem::{self, FileSystem, Instance, Tool, missing_of};
-use crate::node::Node;
+use crate::filesystem::{self, FileSystem, Instance, LayerTool, missing_of};
+use crate::node::DeviceNode;
 use crate::scratch::Occupied;
-use crate::tool::{Failure, Toolbox};
+use crate::tool::{StepFailure, Toolbox};
 use crate::upper;
 
 pub use on_stack::OnStack;
@@ -48,7 +48,7 @@ pub struct Lower {
     /// What it is, in one line.
     pub summary: &'static str,
     /// The tools that a trial runs.
-    pub tools: &'static [Tool],
+    pub tools: &'static [LayerTool],
     /// Modules that a guest gets where its kernel has them; without the first one the layer cannot be set up.
     pub modules: &'static [&'static str],
     /// What it is made of.
@@ -68,15 +68,15 @@ pub struct Lower {
     /// Why power failures cannot be tried under it, where they cannot.
     pub why_not_cut: Option<&'static str>,
     /// Makes it and opens it; gives the path of its device.
-    make: fn(&Place, &mut Toolbox) -> Result<PathBuf, Failure>,
+    make: fn(&LowerLocation, &mut Toolbox) -> Result<PathBuf, StepFailure>,
     /// Opens it after a power failure, as an administrator would; gives the path of its device.
-    open: fn(&Place, &mut Toolbox) -> Result<PathBuf, Failure>,
+    open: fn(&LowerLocation, &mut Toolbox) -> Result<PathBuf, StepFailure>,
     /// Whether it still makes its members equal.
-    is_syncing: fn(&Place) -> bool,
+    is_syncing: fn(&LowerLocation) -> bool,
     /// The command that describes it.
-    describe: fn(&Place) -> Vec<String>,
+    describe: fn(&LowerLocation) -> Vec<String>,
     /// The commands that take it down, in their order.
-    close: fn(&Place) -> Vec<Vec<String>>,
+    close: fn(&LowerLocation) -> Vec<Vec<String>>,
 }
 
 /// What a layer is made of.
@@ -91,11 +91,11 @@ enum MadeOf {
 }
 
 /// Where a layer lies.
-pub struct Place {
+pub struct LowerLocation {
     /// The device below it, of several the first.
-    node: Node,
+    node: DeviceNode,
     /// All devices below it, where each is a member; empty where the one device is all there is.
-    devices: Vec<(Node, u64)>,
+    devices: Vec<(DeviceNode, u64)>,
     /// Size in bytes of the device below it.
     size_bytes: u64,
     /// A name of its own.
@@ -115,13 +115,13 @@ pub struct Place {
     scratch: Arc<Occupied>,
 }
 
-impl Place {
+impl LowerLocation {
     fn node_text(&self) -> String {
         self.node.path().display().to_string()
     }
 
     /// The kernel's own node of a device, which LVM looks for below /dev only.
-    fn dev_text(node: &Node) -> String {
+    fn dev_text(node: &DeviceNode) -> String {
         let name = node.path().file_name().unwrap_or_default();
         format!("/dev/{}", name.to_string_lossy())
     }
@@ -193,7 +193,7 @@ pub fn hosts(contender: &Contender) -> impl Iterator<Item = &'static FileSystem>
 }
 
 /// The tools of a contender's block layers.
-pub fn tools(contender: &Contender) -> impl Iterator<Item = &'static Tool> {
+pub fn tools(contender: &Contender) -> impl Iterator<Item = &'static LayerTool> {
     of(contender).flat_map(|lower| lower.tools).chain(hosts(contender).flat_map(|one| one.tools))
 }
 
@@ -249,7 +249,7 @@ impl Lower {
         }
     }
 
-    fn make_new(&self, place: &Place, tools: &mut Toolbox) -> Result<PathBuf, Failure> {
+    fn make_new(&self, place: &LowerLocation, tools: &mut Toolbox) -> Result<PathBuf, StepFailure> {
         let path = (self.make)(place, tools)?;
         if self.shows_old_bytes {
             wipe(&path)?;
@@ -362,7 +362,7 @@ pub fn check_devices(contender: &Contender, devices: usize) -> Result<(), String
             "several devices are for contenders that run in one guest each: --on debian".into()
         );
     }
-    let lowest = Stack::layers_of(contender).into_iter().next();
+    let lowest = LowerStack::layers_of(contender).into_iter().next();
     match lowest.as_ref().and_then(|layer| Some((layer, count_of(layer)?))) {
         Some((layer, count)) if count as usize != devices => Err(format!(
             "'{layer}' needs {count} devices, or one to divide; --device names {devices}"
@@ -393,12 +393,12 @@ fn check_host(
 }
 
 /// The block layers of one trial.
-pub struct Stack {
+pub struct LowerStack {
     layers: Vec<Layer>,
     /// What carries each of them, where that is a file system.
     hosts: Vec<Option<Layer>>,
     /// The devices that the lowest one lies on; another one lies on the first.
-    devices: Vec<(Node, u64)>,
+    devices: Vec<(DeviceNode, u64)>,
     scratch: Arc<Occupied>,
     opened: Vec<Opened>,
     /// What its keys are.
@@ -421,32 +421,36 @@ struct Opened {
     /// Its device, once there is one; held open, so that its number stays its own.
     top: Option<Top>,
     lower: &'static Lower,
-    place: Place,
+    place: LowerLocation,
     /// The file system that carries it, and what that said of itself when it was made.
     host: Option<(Box<dyn Instance>, String)>,
 }
 
 struct Top {
     _device: File,
-    node: Node,
+    node: DeviceNode,
     size_bytes: u64,
 }
 
 /// How often a layer that makes its members equal is asked whether it still does.
 const SYNC_INTERVAL: Duration = Duration::from_millis(50);
 
-impl Stack {
+impl LowerStack {
     /// Those of a contender, on devices of so many bytes. Touches nothing yet.
-    pub fn new(contender: &Contender, devices: Vec<(Node, u64)>, scratch: &Arc<Occupied>) -> Stack {
-        let layers = Stack::layers_of(contender);
+    pub fn new(
+        contender: &Contender,
+        devices: Vec<(DeviceNode, u64)>,
+        scratch: &Arc<Occupied>,
+    ) -> LowerStack {
+        let layers = LowerStack::layers_of(contender);
         let hosts = image::hosts_of(contender);
         let (scratch, opened) = (scratch.clone(), Vec::new());
-        Stack { layers, hosts, devices, scratch, opened, keys: Keys::New, lost: None }
+        LowerStack { layers, hosts, devices, scratch, opened, keys: Keys::New, lost: None }
     }
 
     /// The same, to be opened again after power failures, and without a member of this number.
-    pub fn of_power_cuts(self, lost: Option<u32>) -> Stack {
-        Stack { keys: Keys::Same, lost, ..self }
+    pub fn of_power_cuts(self, lost: Option<u32>) -> LowerStack {
+        LowerStack { keys: Keys::Same, lost, ..self }
     }
 
     /// Those of a contender, from the lowest one.
@@ -468,7 +472,7 @@ impl Stack {
     }
 
     /// The uppermost device, and its size in bytes.
-    pub fn top(&self) -> Option<(&Node, u64)> {
+    pub fn top(&self) -> Option<(&DeviceNode, u64)> {
         let opened = self.opened.last().and_then(|opened| opened.top.as_ref());
         match opened {
             Some(top) => Some((&top.node, top.size_bytes)),
@@ -482,12 +486,12 @@ impl Stack {
     }
 
     /// Makes the next one, from the lowest one.
-    pub fn make_next(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+    pub fn make_next(&mut self, tools: &mut Toolbox) -> Result<(), StepFailure> {
         self.add_next(tools, true)
     }
 
     /// Opens all of them after a power failure.
-    pub fn open_all(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+    pub fn open_all(&mut self, tools: &mut Toolbox) -> Result<(), StepFailure> {
         while !self.is_whole() {
             self.add_next(tools, false)?;
         }
@@ -495,12 +499,12 @@ impl Stack {
     }
 
     /// Makes the next one, or opens it.
-    fn add_next(&mut self, tools: &mut Toolbox, is_new: bool) -> Result<(), Failure> {
+    fn add_next(&mut self, tools: &mut Toolbox, is_new: bool) -> Result<(), StepFailure> {
         let index = self.opened.len();
         let layer = self.layers[index].clone();
         let lower = by_name(&layer.name).expect("others were left out");
         if !lower.works_here && !is_kurabes_guest() {
-            return Err(Failure::of(format!("{layer}: this is no guest of kurabe's")));
+            return Err(StepFailure::of(format!("{layer}: this is no guest of kurabe's")));
         }
         let (node, size_bytes) = self.top().expect("a layer has a device");
         let (node, name) = (node.clone(), format!("kurabe{index}"));
@@ -513,7 +517,7 @@ impl Stack {
             .map(|host| image::begin_host(host, &node, size_bytes, index, &self.scratch));
         let host = host.transpose()?.map(|host| (host, String::new()));
         let (directory, attached, scratch) = (None, RefCell::default(), self.scratch.clone());
-        let place = Place {
+        let place = LowerLocation {
             node,
             devices,
             size_bytes,
@@ -540,11 +544,11 @@ impl Stack {
         }
         let path = if is_new { lower.make_new(place, tools) } else { (lower.open)(place, tools) }?;
         let opening =
-            |error: std::io::Error| Failure::of(format!("opening {}: {error}", path.display()));
+            |error: std::io::Error| StepFailure::of(format!("opening {}: {error}", path.display()));
         let mut device = File::open(&path).map_err(opening)?;
         let size_bytes = device.seek(SeekFrom::End(0)).map_err(opening)?;
         let own_node = place.attached.borrow().as_ref().map(|attached| attached.node().clone());
-        let node = own_node.map_or_else(|| Node::of(&device, &path, &self.scratch), Ok);
+        let node = own_node.map_or_else(|| DeviceNode::of(&device, &path, &self.scratch), Ok);
         let node = node.map_err(opening)?;
         tools.show(&node);
         *top = Some(Top { _device: device, node, size_bytes });
@@ -572,7 +576,7 @@ impl Stack {
     }
 
     /// Waits until the members of all are equal.
-    pub fn wait_synced(&self, tools: &Toolbox) -> Result<(), Failure> {
+    pub fn wait_synced(&self, tools: &Toolbox) -> Result<(), StepFailure> {
         while self.is_syncing() {
             tools.pause(SYNC_INTERVAL)?;
         }
@@ -580,7 +584,7 @@ impl Stack {
     }
 
     /// Fails where what is written to a layer that encrypts can be read on the device below it.
-    pub fn verify(&self) -> Result<(), Failure> {
+    pub fn verify(&self) -> Result<(), StepFailure> {
         for opened in self.opened.iter().filter(|opened| opened.lower.encrypts) {
             if let Some(top) = &opened.top {
                 verify_encrypted(&opened.place, &top.node)?;
@@ -611,7 +615,7 @@ impl Stack {
     }
 
     /// Takes them down, from the uppermost one.
-    pub fn end(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+    pub fn end(&mut self, tools: &mut Toolbox) -> Result<(), StepFailure> {
         while let Some(Opened { top, lower, place, host }) = self.opened.pop() {
             // What did not come to be may have nothing to take down.
             let is_whole = top.is_some();
@@ -623,7 +627,7 @@ impl Stack {
                 }
             }
             if let Some(attached) = place.attached.take() {
-                attached.detach().map_err(|error| Failure::of(error.to_string()))?;
+                attached.detach().map_err(|error| StepFailure::of(error.to_string()))?;
             }
             if let Some((mut host, _)) = host {
                 host.end(tools)?;
@@ -651,13 +655,13 @@ fn note_of(layer: &Layer) -> Option<String> {
 
 /// The same of a contender's lowest layer.
 pub fn note_of_parts(contender: &Contender) -> Option<String> {
-    note_of(Stack::layers_of(contender).first()?)
+    note_of(LowerStack::layers_of(contender).first()?)
 }
 
 /// The sizes in bytes of the parts into which a contender's only device is divided for its lowest layer; absent
 /// where that needs one device.
 pub fn parts(contender: &Contender, size_bytes: u64) -> Option<Vec<u64>> {
-    members::parts(Stack::layers_of(contender).first()?, size_bytes)
+    members::parts(LowerStack::layers_of(contender).first()?, size_bytes)
 }
 
 /// The number of devices that a layer can be made of, where it can be of several.
@@ -675,26 +679,28 @@ fn losing(layers: &[Layer]) -> Option<usize> {
 
 /// The layer of a contender that can lose a member, and the number of its members.
 pub fn can_lose(contender: &Contender) -> Option<(Layer, u32)> {
-    let layers: Vec<Layer> = Stack::layers_of(contender);
+    let layers: Vec<Layer> = LowerStack::layers_of(contender);
     let layer = layers[losing(&layers)?].clone();
     let members = members_of(&layer)?;
     Some((layer, members))
 }
 
 /// Overwrites the places of a device where tools would find something of an earlier run.
-fn wipe(path: &Path) -> Result<(), Failure> {
+fn wipe(path: &Path) -> Result<(), StepFailure> {
     let mut options = OpenOptions::new();
     let opened = options.read(true).write(true).custom_flags(libc::O_DIRECT).open(path);
     let wiped = opened.and_then(|mut device| {
         let size_bytes = device.seek(SeekFrom::End(0))?;
         wipe_signatures(&device, &(0..size_bytes))
     });
-    wiped.map_err(|error| Failure::of(format!("wiping signatures of {}: {error}", path.display())))
+    wiped.map_err(|error| {
+        StepFailure::of(format!("wiping signatures of {}: {error}", path.display()))
+    })
 }
 
 /// A key, which no file has.
-fn new_key(keys: Keys) -> Result<File, Failure> {
-    let failed = |error: std::io::Error| Failure::of(format!("making a key: {error}"));
+fn new_key(keys: Keys) -> Result<File, StepFailure> {
+    let failed = |error: std::io::Error| StepFailure::of(format!("making a key: {error}"));
     let memory = memfd_create("key", MemfdFlags::CLOEXEC).map_err(|error| failed(error.into()))?;
     let mut key = File::from(memory);
     let bytes: [u8; 32] = match keys {
@@ -712,9 +718,9 @@ const PLAIN_TEXT: &[u8; 32] = b"kurabe's plain text to be hidden";
 const SEARCHED_BYTES: u64 = 32 << 20;
 
 /// Writes a plain text to the beginning of a layer, and looks for it on the device below.
-fn verify_encrypted(place: &Place, top: &Node) -> Result<(), Failure> {
+fn verify_encrypted(place: &LowerLocation, top: &DeviceNode) -> Result<(), StepFailure> {
     let failed = |error: std::io::Error| {
-        Failure::of(format!("verifying that {} encrypts: {error}", place.layer))
+        StepFailure::of(format!("verifying that {} encrypts: {error}", place.layer))
     };
     let written = PLAIN_TEXT.repeat(4096 / PLAIN_TEXT.len());
     let mut device = OpenOptions::new().write(true).open(top.path()).map_err(failed)?;
@@ -722,12 +728,12 @@ fn verify_encrypted(place: &Place, top: &Node) -> Result<(), Failure> {
     drop(device);
     drop_pages_of(top)?;
     drop_pages_of(&place.node)?;
-    let read = |node: &Node, bytes: u64| {
+    let read = |node: &DeviceNode, bytes: u64| {
         let mut found = Vec::new();
         File::open(node.path())?.take(bytes).read_to_end(&mut found).map(|_| found)
     };
     if read(top, written.len() as u64).map_err(failed)? != written {
-        return Err(Failure::of(format!(
+        return Err(StepFailure::of(format!(
             "{} gave back other bytes than were written",
             place.layer
         )));
@@ -736,7 +742,7 @@ fn verify_encrypted(place: &Place, top: &Node) -> Result<(), Failure> {
     drop_pages_of(&place.node)?;
     match position_of(PLAIN_TEXT, &below) {
         None => Ok(()),
-        Some(at) => Err(Failure::of(format!(
+        Some(at) => Err(StepFailure::of(format!(
             "{} does not encrypt: what was written to it is at byte {at} of the device below",
             place.layer
         ))),

@@ -3,7 +3,7 @@
 //! A name such as `/dev/disk/by-id/X` can lead to another disk at any time. So no program of a trial
 //! is ever given the name that the user typed, nor one in `/dev`: it gets a node that was made for
 //! the number of an open, checked device, in a directory that only root and only this trial can see.
-//! A [`Node`] cannot be made from a path. The record shows the name that the user typed.
+//! A [`DeviceNode`] cannot be made from a path. The record shows the name that the user typed.
 
 use std::fs::File;
 use std::io;
@@ -16,12 +16,12 @@ use crate::scratch::Occupied;
 
 /// A node of a device that is open in this process or its runner.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Node {
+pub struct DeviceNode {
     path: PathBuf,
     shown: String,
 }
 
-impl Node {
+impl DeviceNode {
     /// Makes a node of what `device` has open. `shown` is what messages and the record call it.
     ///
     /// The device must stay open as long as the node is used, so that its number cannot pass to
@@ -30,7 +30,7 @@ impl Node {
     /// # Errors
     ///
     /// `device` is no block device; mknod(2) failed.
-    pub fn of(device: &File, shown: &Path, scratch: &Occupied) -> io::Result<Node> {
+    pub fn of(device: &File, shown: &Path, scratch: &Occupied) -> io::Result<DeviceNode> {
         let stat = rustix::fs::fstat(device)?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::BlockDevice {
             let text = format!("{} is not a block device", shown.display());
@@ -42,7 +42,7 @@ impl Node {
         let kernel_name = kernel_name.ok().and_then(|path| Some(path.file_name()?.to_owned()));
         let name = kernel_name.unwrap_or_else(|| format!("{major}-{minor}").into());
         let path = scratch.nodes().join(name);
-        let node = Node { path, shown: shown.display().to_string() };
+        let node = DeviceNode { path, shown: shown.display().to_string() };
         match rustix::fs::mknodat(CWD, &node.path, FileType::BlockDevice, MODE, stat.st_rdev) {
             Ok(()) => Ok(node),
             // The same device was attached before in this trial.
@@ -57,8 +57,8 @@ impl Node {
 
     /// A node of no device, for tests of command lines.
     #[cfg(test)]
-    pub(crate) fn of_nothing(path: &str) -> Node {
-        Node { path: path.into(), shown: path.into() }
+    pub(crate) fn of_nothing(path: &str) -> DeviceNode {
+        DeviceNode { path: path.into(), shown: path.into() }
     }
 
     fn leads_to(&self, number: u64) -> bool {

@@ -4,10 +4,10 @@
 
 use std::net::IpAddr;
 
-use lab::spec::Node;
+use lab::spec::NodeSpec;
 
 use crate::sys::network::bring_up;
-use crate::tool::Failure;
+use crate::tool::StepFailure;
 
 /// The interface that a guest has to the other nodes.
 const INTERFACE: &str = "eth0";
@@ -23,7 +23,7 @@ pub fn address_text(number: u32) -> String {
 }
 
 /// The addresses of all nodes, as a command is told them.
-pub fn addresses(node: &Node) -> String {
+pub fn addresses(node: &NodeSpec) -> String {
     let all: Vec<String> = match &*node.addresses {
         [] => (1..=node.nodes).map(address_text).collect(),
         known => known.iter().map(IpAddr::to_string).collect(),
@@ -32,9 +32,9 @@ pub fn addresses(node: &Node) -> String {
 }
 
 /// Gives this kernel its name and its address among the nodes.
-pub fn connect(node: &Node) -> Result<(), Failure> {
+pub fn connect(node: &NodeSpec) -> Result<(), StepFailure> {
     let failed = |what: &str, error: std::io::Error| {
-        Failure::of(format!("the network of the nodes: {what}: {error}"))
+        StepFailure::of(format!("the network of the nodes: {what}: {error}"))
     };
     rustix::system::sethostname(node.host_name().as_bytes())
         .map_err(|error| failed("setting the host name", error.into()))?;

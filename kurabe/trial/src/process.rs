@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use lab::event::{Event, Turn};
+use lab::event::{Event, TrialCommand};
 use lab::spec::{SCHEMA_VERSION, TrialSpec};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
@@ -29,7 +29,7 @@ use serde::Serialize;
 
 use crate::host_proc::HostProc;
 use crate::scratch::Occupied;
-use crate::stop::Stop;
+use crate::stop::StopFlag;
 use crate::{carry, command, crash, sys};
 
 /// How often the outer process looks whether it is asked to stop.
@@ -55,7 +55,7 @@ fn outer(parent: u32) -> io::Result<()> {
     if getppid().map(|pid| pid.as_raw_nonzero().get() as u32) != Some(parent) {
         return Err(io::Error::other(format!("process {parent}, which started it, is gone")));
     }
-    let stop = Stop::on_signals()?;
+    let stop = StopFlag::on_signals()?;
     let line = read_line()?;
     let spec = trial_spec(&line)?;
     if spec.device.is_none() && spec.power_cuts.is_none() {
@@ -100,7 +100,7 @@ fn hand_on(mut input: ChildStdin) {
 }
 
 /// Waits for the inner process and hands a stop on to it.
-fn wait_and_forward(child: &mut Child, stop: &Stop) -> io::Result<std::process::ExitStatus> {
+fn wait_and_forward(child: &mut Child, stop: &StopFlag) -> io::Result<std::process::ExitStatus> {
     let process = sys::wait::process_of(child);
     let pidfd = pidfd_open(process, PidfdFlags::empty())?;
     while !command::poll_exit(&pidfd, Some(STOP_INTERVAL))? {
@@ -123,7 +123,7 @@ fn inner() -> io::Result<()> {
     if fds[0].revents().contains(PollFlags::HUP) {
         return Err(io::Error::other("the process that started it is gone"));
     }
-    let stop = Stop::on_signals()?;
+    let stop = StopFlag::on_signals()?;
     let line = read_line()?;
     let host = HostProc::open()?;
     let spec = trial_spec(&line)?;
@@ -155,7 +155,7 @@ fn trial_spec(line: &str) -> io::Result<TrialSpec> {
 }
 
 /// The turns that the runner gives, as they come in. The channel closes when nobody gives any more.
-fn hear_turns() -> Receiver<Turn> {
+fn hear_turns() -> Receiver<TrialCommand> {
     let (sender, turns) = channel();
     std::thread::spawn(move || {
         for line in io::stdin().lines().map_while(Result::ok) {
@@ -181,8 +181,8 @@ fn make_private() -> io::Result<()> {
 fn report(
     spec: &TrialSpec,
     host: &HostProc,
-    stop: &Stop,
-    turns: &Receiver<Turn>,
+    stop: &StopFlag,
+    turns: &Receiver<TrialCommand>,
 ) -> io::Result<()> {
     let scratch = Occupied::enter(&spec.scratch)?;
     let record = match &spec.power_cuts {

@@ -1,10 +1,10 @@
 //! The scratch directory of one trial: made by the runner in kurabe's own directory right before
 //! the trial, under a name that nobody else has, and removed after it.
 //!
-//! In it lie the trial's ledger and the *room*, in which the trial makes its mount point and files.
+//! In it lie the trial's ledger and the *work*, in which the trial makes its mount point and files.
 //! Invariants: a name is used once; nothing is made in the directory by a path that a stranger
 //! could change; and where the trial has a mount namespace of its own, its commands find nothing
-//! in kurabe's own directory but the room.
+//! in kurabe's own directory but the work.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -19,20 +19,20 @@ use trust::{Directory, way};
 use crate::ledger::{self, CleanReport, Ledger, Taken};
 use crate::sys;
 
-/// Rights of the room. Whoever else is to pass it is let in with what is handed over to them.
-const ROOM_MODE: u32 = 0o700;
+/// Rights of the work. Whoever else is to pass it is let in with what is handed over to them.
+const WORK_MODE: u32 = 0o700;
 
 /// Rights of what covers kurabe's own directory in a trial's mount namespace: it holds nothing but
-/// the room.
+/// the work.
 const COVER_MODE: u32 = 0o711;
 
-/// Name of the room in the scratch directory.
-const ROOM: &str = "room";
+/// Name of the work in the scratch directory.
+const WORK: &str = "work";
 
-/// Name of the directory for device nodes in the room.
+/// Name of the directory for device nodes in the work.
 const NODES: &str = "devices";
 
-/// Name of the directory in the room for what lies below a layer over a directory.
+/// Name of the directory in the work for what lies below a layer over a directory.
 const BELOW: &str = "below";
 
 /// A scratch directory that the runner made.
@@ -82,13 +82,13 @@ impl Scratch {
 #[derive(Debug)]
 pub struct Occupied {
     scratch: Directory,
-    room: PathBuf,
+    work: PathBuf,
     nodes: PathBuf,
     below: PathBuf,
 }
 
 impl Occupied {
-    /// Occupies the scratch directory of the calling process's trial and makes its room.
+    /// Occupies the scratch directory of the calling process's trial and makes its work.
     /// Errors: the directory is being cleaned or gone: the runner is dead, and nothing may be taken
     /// any more. A stranger could change it.
     pub fn enter(path: &Path) -> io::Result<Occupied> {
@@ -102,20 +102,20 @@ impl Occupied {
         }
         // From here on the trial starts programs, which are given 0, 1 and 2 and nothing else.
         sys::keep_descriptors_from_children()?;
-        let room = scratch.make_directory(ROOM, ROOM_MODE)?;
-        let nodes = room.make_directory(NODES, ROOM_MODE)?.path().to_path_buf();
-        let below = room.path().join(BELOW);
+        let work = scratch.make_directory(WORK, WORK_MODE)?;
+        let nodes = work.make_directory(NODES, WORK_MODE)?.path().to_path_buf();
+        let below = work.path().join(BELOW);
         // Whoever is number 1 is the first process of a namespace of the trial's own.
         if std::process::id() == 1 {
-            cover(path, &room)?;
+            cover(path, &work)?;
             mount_for_nodes(&nodes)?;
         }
-        Ok(Occupied { room: room.path().to_path_buf(), nodes, below, scratch })
+        Ok(Occupied { work: work.path().to_path_buf(), nodes, below, scratch })
     }
 
     /// Where the trial makes its mount point and files.
-    pub fn room(&self) -> &Path {
-        &self.room
+    pub fn work(&self) -> &Path {
+        &self.work
     }
 
     /// Where the trial makes the nodes of its devices. Only root can look into it.
@@ -132,7 +132,7 @@ impl Occupied {
 
     /// Makes that place, unless it is there.
     pub fn make_below(&self) -> io::Result<()> {
-        match std::fs::DirBuilder::new().mode(ROOM_MODE).create(&self.below) {
+        match std::fs::DirBuilder::new().mode(WORK_MODE).create(&self.below) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
             _ => Ok(()),
         }
@@ -149,7 +149,7 @@ impl Occupied {
 /// may be mounted with `nodev`, as administrators do with `/var`.
 fn mount_for_nodes(directory: &Path) -> io::Result<()> {
     let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
-    let options = format!("size=64k,nr_inodes=1k,mode={ROOM_MODE:o}");
+    let options = format!("size=64k,nr_inodes=1k,mode={WORK_MODE:o}");
     let options = std::ffi::CString::new(options).expect("it has no zero byte");
     mount("kurabe", directory, "tmpfs", flags, Some(options.as_c_str())).map_err(|error| {
         let error = io::Error::from(error);
@@ -159,8 +159,8 @@ fn mount_for_nodes(directory: &Path) -> io::Result<()> {
 }
 
 /// Covers kurabe's own directory, in this mount namespace, with one that holds nothing but the
-/// room.
-fn cover(scratch: &Path, room: &Directory) -> io::Result<()> {
+/// work.
+fn cover(scratch: &Path, work: &Directory) -> io::Result<()> {
     let (Some(own), Some(name)) = (scratch.parent(), scratch.file_name()) else {
         return Err(io::Error::other(format!("{} is no scratch directory", scratch.display())));
     };
@@ -174,8 +174,8 @@ fn cover(scratch: &Path, room: &Directory) -> io::Result<()> {
         .map_err(|error| failed(error.into()))?;
     let cover = Directory::open(own)?;
     let above = cover.make_directory(name, COVER_MODE)?;
-    let point = above.make_directory(ROOM, COVER_MODE)?;
+    let point = above.make_directory(WORK, COVER_MODE)?;
     // By descriptor, because its path leads to the cover by now.
-    let source = way::descriptor_path(room.descriptor().as_raw_fd());
+    let source = way::descriptor_path(work.descriptor().as_raw_fd());
     mount_bind(source, point.path()).map_err(|error| failed(error.into()))
 }

@@ -9,17 +9,17 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 /// A flag shared by everything that waits.
 #[derive(Debug, Clone, Default)]
-pub struct Stop {
+pub struct StopFlag {
     raised: Arc<AtomicBool>,
     /// Number of the last signal that asked for it; 0 for none.
     signal: Arc<AtomicUsize>,
 }
 
-impl Stop {
+impl StopFlag {
     /// A flag that SIGINT, SIGTERM and the end of the terminal (SIGHUP) raise, instead of ending
     /// the process.
-    pub fn on_signals() -> io::Result<Stop> {
-        let stop = Stop::default();
+    pub fn on_signals() -> io::Result<StopFlag> {
+        let stop = StopFlag::default();
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             // The number comes first, so that whoever sees the flag can ask for it.
             signal_hook::flag::register_usize(signal, stop.signal.clone(), signal as usize)?;

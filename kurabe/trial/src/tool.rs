@@ -17,15 +17,15 @@ use trust::complaint::explanation;
 use trust::program;
 use vocabulary::words::counted;
 
-use crate::command::{self, End, Reader};
+use crate::command::{self, CommandEnd, Reader};
 use crate::host_proc::HostProc;
-use crate::node::Node;
-use crate::stop::Stop;
+use crate::node::DeviceNode;
+use crate::stop::StopFlag;
 use crate::sys;
 
 /// Why a step of a trial did not come to its end.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Failure {
+pub enum StepFailure {
     /// It failed.
     #[error("{}", format!("{message}\n{output}").trim_end())]
     Failed {
@@ -42,17 +42,17 @@ pub enum Failure {
     Stopped,
 }
 
-impl Failure {
+impl StepFailure {
     /// A failure that no tool explains.
-    pub fn of(message: impl Into<String>) -> Failure {
-        Failure::Failed { message: message.into(), output: String::new() }
+    pub fn of(message: impl Into<String>) -> StepFailure {
+        StepFailure::Failed { message: message.into(), output: String::new() }
     }
 
     /// The same, where no space was left: with the size of the device and the next step, and without the many lines
     /// that a program prints then.
-    pub fn with_size(self, device_bytes: Option<u64>) -> Failure {
+    pub fn with_size(self, device_bytes: Option<u64>) -> StepFailure {
         const FULL: &str = "No space left on device";
-        let (Failure::Failed { message, output }, Some(bytes)) = (&self, device_bytes) else {
+        let (StepFailure::Failed { message, output }, Some(bytes)) = (&self, device_bytes) else {
             return self;
         };
         let mut full = output.lines().filter(|line| line.contains(FULL));
@@ -61,7 +61,7 @@ impl Failure {
             0 => String::new(),
             count => format!("\n[and {}]", counted(count, "such line")),
         };
-        Failure::Failed {
+        StepFailure::Failed {
             message: format!(
                 "{message}: no space is left; the device has {}: give a larger --device",
                 about_text(bytes)
@@ -71,19 +71,19 @@ impl Failure {
     }
 
     /// The same, with more lines that explain it.
-    pub fn with_lines(self, lines: &[String]) -> Failure {
+    pub fn with_lines(self, lines: &[String]) -> StepFailure {
         match self {
-            Failure::Failed { message, output } if !lines.is_empty() => {
+            StepFailure::Failed { message, output } if !lines.is_empty() => {
                 let output = format!("{}\n{output}", lines.join("\n"));
-                Failure::Failed { message, output: output.trim_end().into() }
+                StepFailure::Failed { message, output: output.trim_end().into() }
             }
             failure => failure,
         }
     }
 
     /// A failure that is explained by some of what a program printed.
-    pub fn explained(message: impl Into<String>, printed: &str) -> Failure {
-        Failure::Failed { message: message.into(), output: explanation(printed, LINES_MAX) }
+    pub fn explained(message: impl Into<String>, printed: &str) -> StepFailure {
+        StepFailure::Failed { message: message.into(), output: explanation(printed, LINES_MAX) }
     }
 }
 
@@ -114,11 +114,11 @@ pub struct ToolOutput {
 
 impl ToolOutput {
     /// The failure that this output explains.
-    pub fn failure(&self, what: &str) -> Failure {
+    pub fn failure(&self, what: &str) -> StepFailure {
         // Standard error comes first, since it is the likelier reason.
         let text = format!("{}\n{}", self.stderr, self.stdout);
         let message = format!("{what}: '{}' ended with code {}", self.command, self.code);
-        Failure::explained(message, &text)
+        StepFailure::explained(message, &text)
     }
 }
 
@@ -129,16 +129,16 @@ const LINES_MAX: usize = 20;
 #[derive(Debug)]
 pub struct Toolbox {
     deadline: Option<Instant>,
-    stop: Stop,
+    stop: StopFlag,
     commands: Vec<String>,
     notes: Vec<String>,
     host: Option<HostProc>,
-    nodes: Vec<Node>,
+    nodes: Vec<DeviceNode>,
 }
 
 impl Toolbox {
     /// A toolbox whose tools are killed at `deadline` or when `stop` is raised.
-    pub fn new(deadline: Option<Instant>, stop: Stop) -> Toolbox {
+    pub fn new(deadline: Option<Instant>, stop: StopFlag) -> Toolbox {
         // Where the trial has no namespace of its own, this is the host's already.
         let host = HostProc::open().ok();
         Toolbox { deadline, stop, commands: Vec::new(), notes: Vec::new(), host, nodes: Vec::new() }
@@ -151,7 +151,7 @@ impl Toolbox {
 
     /// From now on, command lines and output show what the user calls the device of `node`, so that
     /// a command can be repeated by hand.
-    pub fn show(&mut self, node: &Node) {
+    pub fn show(&mut self, node: &DeviceNode) {
         self.nodes.push(node.clone());
     }
 
@@ -168,7 +168,7 @@ impl Toolbox {
     /// given back whatever happened.
     pub fn clean_up_within(&mut self, grace: Duration) {
         self.deadline = Some(Instant::now() + grace);
-        self.stop = Stop::default();
+        self.stop = StopFlag::default();
     }
 
     /// Moves the bound on the trial: so long it waited for others.
@@ -209,15 +209,15 @@ impl Toolbox {
     }
 
     /// Whether the time is up or a stop was asked for.
-    pub fn interruption(&self) -> Option<Failure> {
+    pub fn interruption(&self) -> Option<StepFailure> {
         if self.stop.raised() {
-            return Some(Failure::Stopped);
+            return Some(StepFailure::Stopped);
         }
-        self.deadline.filter(|deadline| Instant::now() >= *deadline).map(|_| Failure::TimedOut)
+        self.deadline.filter(|deadline| Instant::now() >= *deadline).map(|_| StepFailure::TimedOut)
     }
 
     /// Sleeps for `pause`, or less when the time is up or a stop is asked for.
-    pub fn pause(&self, pause: Duration) -> Result<(), Failure> {
+    pub fn pause(&self, pause: Duration) -> Result<(), StepFailure> {
         let until = Instant::now() + pause;
         loop {
             if let Some(failure) = self.interruption() {
@@ -233,7 +233,7 @@ impl Toolbox {
 
     /// Runs a tool, logs its command line and returns what it yielded, whatever its exit code.
     /// Errors: the tool is missing or cannot be started, the time is up, or a stop was asked for.
-    pub fn run<W: AsRef<str>>(&mut self, words: &[W]) -> Result<ToolOutput, Failure> {
+    pub fn run<W: AsRef<str>>(&mut self, words: &[W]) -> Result<ToolOutput, StepFailure> {
         self.log_command(words);
         self.run_unlogged(words)
     }
@@ -243,13 +243,13 @@ impl Toolbox {
         &mut self,
         words: &[W],
         what: &str,
-    ) -> Result<ToolOutput, Failure> {
+    ) -> Result<ToolOutput, StepFailure> {
         let output = self.run(words)?;
         if output.code == 0 { Ok(output) } else { Err(output.failure(what)) }
     }
 
     /// What a tool prints that only looks; `what` says what it means when that fails.
-    pub fn look<W: AsRef<str>>(&self, words: &[W], what: &str) -> Result<String, Failure> {
+    pub fn look<W: AsRef<str>>(&self, words: &[W], what: &str) -> Result<String, StepFailure> {
         match self.run_unlogged(words)? {
             ToolOutput { code: 0, stdout, .. } => Ok(stdout),
             output => Err(output.failure(what)),
@@ -257,7 +257,7 @@ impl Toolbox {
     }
 
     /// What a tool prints that only looks, also where that is long.
-    pub fn read_long(&self, words: &[&str]) -> Result<String, Failure> {
+    pub fn read_long(&self, words: &[&str]) -> Result<String, StepFailure> {
         match self.run_keeping(words, LONG_BYTES_MAX)? {
             ToolOutput { code: 0, stdout, .. } => Ok(stdout),
             output => Err(output.failure("a tool that looks failed")),
@@ -265,7 +265,7 @@ impl Toolbox {
     }
 
     /// Runs a tool that only looks, and so needs no place in the record.
-    pub fn run_unlogged<W: AsRef<str>>(&self, words: &[W]) -> Result<ToolOutput, Failure> {
+    pub fn run_unlogged<W: AsRef<str>>(&self, words: &[W]) -> Result<ToolOutput, StepFailure> {
         self.run_keeping(words, KEPT_BYTES_MAX)
     }
 
@@ -273,7 +273,7 @@ impl Toolbox {
         &self,
         words: &[W],
         kept_bytes_max: usize,
-    ) -> Result<ToolOutput, Failure> {
+    ) -> Result<ToolOutput, StepFailure> {
         if let Some(failure) = self.interruption() {
             return Err(failure);
         }
@@ -281,21 +281,22 @@ impl Toolbox {
         let mut command = command_for(&words)?;
         let mut child =
             command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(|error| {
-                Failure::of(format!("'{}' cannot be started: {error}", words[0]))
+                StepFailure::of(format!("'{}' cannot be started: {error}", words[0]))
             })?;
         let stdout = child.stdout.take().expect("it was piped");
         let stdout = Reader::begin(stdout, kept_bytes_max, None);
         let stderr = child.stderr.take().expect("it was piped");
         let stderr = Reader::begin(stderr, kept_bytes_max, None);
         let command = self.command_text(&words);
-        let broken = |error: io::Error| Failure::of(format!("waiting for '{command}': {error}"));
+        let broken =
+            |error: io::Error| StepFailure::of(format!("waiting for '{command}': {error}"));
         let (end, _) = command::wait(sys::wait::process_of(&child), self.deadline, &self.stop)
             .map_err(broken)?;
         let status = child.wait().map_err(broken)?;
         match end {
-            End::TimedOut => return Err(Failure::TimedOut),
-            End::Stopped => return Err(Failure::Stopped),
-            End::Exited => {}
+            CommandEnd::TimedOut => return Err(StepFailure::TimedOut),
+            CommandEnd::Stopped => return Err(StepFailure::Stopped),
+            CommandEnd::Exited => {}
         }
         let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
         let until = Instant::now() + DRAIN_MAX;
@@ -305,13 +306,13 @@ impl Toolbox {
 }
 
 /// A command for `words`, found as root's shell would find it, in the C locale.
-pub(crate) fn command_for(words: &[&str]) -> Result<Command, Failure> {
+pub(crate) fn command_for(words: &[&str]) -> Result<Command, StepFailure> {
     let (name, arguments) = words.split_first().expect("a tool has a name");
     let mut command = if is_carried(name) {
         program::itself()
     } else {
         program::command(name).map_err(|not_found| {
-            Failure::of(format!("{not_found}; 'kurabe doctor' names the package that has it"))
+            StepFailure::of(format!("{not_found}; 'kurabe doctor' names the package that has it"))
         })?
     };
     command
@@ -357,7 +358,7 @@ mod tests {
     use super::*;
 
     fn toolbox() -> Toolbox {
-        Toolbox::new(None, Stop::default())
+        Toolbox::new(None, StopFlag::default())
     }
 
     #[test]
@@ -377,7 +378,7 @@ mod tests {
     #[test]
     fn no_space_is_told_in_one_line_with_the_size() {
         let lines = "tar: a: Cannot write: No space left on device\n".repeat(9);
-        let failure = Failure::explained("the command exited with code 2", &lines);
+        let failure = StepFailure::explained("the command exited with code 2", &lines);
         let said = failure.clone().with_size(Some(512 << 20)).to_string();
         assert_eq!(
             said,
@@ -385,7 +386,7 @@ mod tests {
              tar: a: Cannot write: No space left on device\n[and 8 such lines]"
         );
         assert_eq!(failure.clone().with_size(None), failure);
-        let other = Failure::explained("x", "tar: a: Cannot open");
+        let other = StepFailure::explained("x", "tar: a: Cannot open");
         assert_eq!(other.clone().with_size(Some(1)), other);
     }
 
@@ -400,16 +401,17 @@ mod tests {
     #[test]
     fn the_bound_and_a_stop_kill_the_whole_group() {
         let started = Instant::now();
-        let mut tools = Toolbox::new(Some(started + Duration::from_millis(200)), Stop::default());
-        assert_eq!(tools.run(&["sh", "-c", "sleep 60; true"]), Err(Failure::TimedOut));
-        let stop = Stop::default();
+        let mut tools =
+            Toolbox::new(Some(started + Duration::from_millis(200)), StopFlag::default());
+        assert_eq!(tools.run(&["sh", "-c", "sleep 60; true"]), Err(StepFailure::TimedOut));
+        let stop = StopFlag::default();
         let mut tools = Toolbox::new(None, stop.clone());
         let raiser = std::thread::spawn(move || {
             std::thread::sleep(Duration::from_millis(100));
             stop.raise();
         });
-        assert_eq!(tools.run(&["sh", "-c", "sleep 60; true"]), Err(Failure::Stopped));
-        assert_eq!(tools.run(&["true"]), Err(Failure::Stopped));
+        assert_eq!(tools.run(&["sh", "-c", "sleep 60; true"]), Err(StepFailure::Stopped));
+        assert_eq!(tools.run(&["true"]), Err(StepFailure::Stopped));
         raiser.join().unwrap();
         tools.clean_up_within(Duration::from_secs(10));
         assert_eq!(tools.run(&["true"]).unwrap().code, 0);

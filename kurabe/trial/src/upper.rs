@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use lab::contender::{Contender, Layer};
-use lab::spec::Node as Member;
+use lab::spec::NodeSpec;
 use rustix::mount::UnmountFlags;
 use vocabulary::layout::FreeExtents;
 use vocabulary::suggestion::unknown;
@@ -28,13 +28,13 @@ use crate::filesystem::kernel::{
     drop_caches, make_mount_point, sync_file_system, unmount, unmount_unless_used,
 };
 use crate::filesystem::{
-    Access, FileSystem, Instance, Owner, Stage, Tool, by_name as file_system_by_name, cpu_time_of,
-    kernel_lacks, missing_of,
+    Access, FileSystem, Instance, InstanceContext, LayerTool, Owner,
+    by_name as file_system_by_name, cpu_time_of, kernel_lacks, missing_of,
 };
 use crate::host_proc::HostProc;
 use crate::ledger::random_name;
 use crate::scratch::Occupied;
-use crate::tool::{Failure, Toolbox};
+use crate::tool::{StepFailure, Toolbox};
 use crate::user::User;
 
 /// What a layer over a directory is and needs.
@@ -44,7 +44,7 @@ pub struct Upper {
     /// What it is, in one line.
     pub summary: &'static str,
     /// The tools that a trial runs.
-    pub tools: &'static [Tool],
+    pub tools: &'static [LayerTool],
     /// The name in `/proc/filesystems` without which it cannot be mounted.
     pub kernel_name: &'static str,
     /// Beginnings of the words that may follow its name: what its tool takes, none of which names a file.
@@ -56,9 +56,9 @@ pub struct Upper {
     /// The process that serves it in user space.
     daemon: Option<&'static str>,
     /// Makes in the directory below what it is mounted from, once.
-    prepare: fn(&Place<'_>, &mut Toolbox) -> Result<(), Failure>,
+    prepare: fn(&UpperLocation<'_>, &mut Toolbox) -> Result<(), StepFailure>,
     /// The command line that mounts it.
-    mount: fn(&Place<'_>) -> Vec<String>,
+    mount: fn(&UpperLocation<'_>) -> Vec<String>,
     /// How the directory below is served, where it is mounted over a network.
     service: Option<Service>,
 }
@@ -70,11 +70,11 @@ struct Service {
     /// Mount options of its own, as in [`MOUNT_OPTIONS`].
     mount_options: &'static [&'static str],
     /// Serves the directory below, on the node that has it.
-    begin: fn(&Place<'_>) -> Result<(), Failure>,
+    begin: fn(&UpperLocation<'_>) -> Result<(), StepFailure>,
     /// Waits until it is served, on the other nodes.
-    wait: fn(&Place<'_>, &mut Toolbox) -> Result<(), Failure>,
+    wait: fn(&UpperLocation<'_>, &mut Toolbox) -> Result<(), StepFailure>,
     /// Serves it no longer, once it is unmounted.
-    end: fn() -> Result<(), Failure>,
+    end: fn() -> Result<(), StepFailure>,
 }
 
 /// With whose rights a layer does below what a user asks of it. Nobody but root goes there: a link that was put in
@@ -99,7 +99,7 @@ pub fn why_not_for_users(contender: &Contender) -> Option<String> {
 }
 
 /// Where a layer lies.
-pub struct Place<'a> {
+pub struct UpperLocation<'a> {
     /// The directory of the layer below.
     pub below: &'a Path,
     /// Where it is mounted.
@@ -109,20 +109,20 @@ pub struct Place<'a> {
     /// A file with the password, while it is prepared and mounted.
     pub password: &'a Path,
     /// Which of several nodes this is.
-    member: Option<&'a Member>,
+    member: Option<&'a NodeSpec>,
 }
 
-impl Place<'_> {
+impl UpperLocation<'_> {
     /// Makes directories in the one below. None may be there: an aged file system has whatever its user left, also
     /// links out of it, and root is to work in these.
-    fn make_below(&self, names: &[&str]) -> Result<(), Failure> {
+    fn make_below(&self, names: &[&str]) -> Result<(), StepFailure> {
         let failed = |path: &Path, error: io::Error| {
-            Failure::of(format!("making {} for {}: {error}", path.display(), self.layer.name))
+            StepFailure::of(format!("making {} for {}: {error}", path.display(), self.layer.name))
         };
         for path in names.iter().map(|name| self.below.join(name)) {
             match fs::create_dir(&path) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                    return Err(Failure::of(format!(
+                    return Err(StepFailure::of(format!(
                         "the aged file system below {} has {} already, which the layer needs for itself; leave it out when ageing",
                         self.layer.name,
                         path.file_name().unwrap_or_default().display()
@@ -372,7 +372,7 @@ pub fn lacks(upper: &Upper) -> Vec<String> {
 }
 
 /// The tools of the layers above a contender's file system.
-pub fn tools(contender: &Contender) -> impl Iterator<Item = &'static Tool> {
+pub fn tools(contender: &Contender) -> impl Iterator<Item = &'static LayerTool> {
     contender.above().iter().filter_map(|layer| by_name(&layer.name)).flat_map(|one| one.tools)
 }
 
@@ -383,7 +383,7 @@ pub fn count_write_bytes(contender: &Contender) -> bool {
 }
 
 /// A file system for one trial, with the layers above it. Touches nothing yet.
-pub fn begin(file_system: &'static FileSystem, mut stage: Stage) -> Box<dyn Instance> {
+pub fn begin(file_system: &'static FileSystem, mut stage: InstanceContext) -> Box<dyn Instance> {
     let (layers, scratch) = (stage.above.clone(), stage.scratch.clone());
     // What is served has one node of its own.
     let member = if layers.is_empty() { None } else { stage.member.take() };
@@ -394,18 +394,18 @@ pub fn begin(file_system: &'static FileSystem, mut stage: Stage) -> Box<dyn Inst
 fn over(
     instance: Box<dyn Instance>,
     layers: &[Layer],
-    member: Option<&Member>,
+    member: Option<&NodeSpec>,
     scratch: &Arc<Occupied>,
 ) -> Box<dyn Instance> {
     layers.iter().enumerate().rev().fold(instance, |below, (number, layer)| {
         let Some(upper) = by_name(&layer.name) else { return below };
-        let place = if number == 0 { scratch.room() } else { scratch.below() };
+        let place = if number == 0 { scratch.work() } else { scratch.below() };
         Box::new(Over {
             below,
             upper,
             layer: layer.clone(),
             point: place.join(format!("layer-{number}")),
-            password: scratch.room().join(format!("password-{}", random_name())),
+            password: scratch.work().join(format!("password-{}", random_name())),
             scratch: scratch.clone(),
             member: member.cloned(),
             is_new: false,
@@ -429,7 +429,7 @@ struct Over {
     password: PathBuf,
     scratch: Arc<Occupied>,
     /// Which of several nodes this is.
-    member: Option<Member>,
+    member: Option<NodeSpec>,
     /// Whether the file system below was made and nothing is on it yet.
     is_new: bool,
     /// Whether it was copied, and has what was put there before.
@@ -439,18 +439,18 @@ struct Over {
 
 impl Over {
     /// Makes the place for what lies below.
-    fn make_below(&self) -> Result<(), Failure> {
+    fn make_below(&self) -> Result<(), StepFailure> {
         let made = self.scratch.make_below();
-        made.map_err(|error| Failure::of(format!("making a place for what is below: {error}")))
+        made.map_err(|error| StepFailure::of(format!("making a place for what is below: {error}")))
     }
 
     /// Mounts the layer, once that below is mounted.
-    fn mount_own(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+    fn mount_own(&mut self, tools: &mut Toolbox) -> Result<(), StepFailure> {
         make_mount_point(&self.point)?;
         let mut options = OpenOptions::new();
         let written = options.write(true).create_new(true).mode(0o600).open(&self.password);
         written.and_then(|mut file| file.write_all(PASSWORD)).map_err(|error| {
-            Failure::of(format!("writing the password of {}: {error}", self.upper.name))
+            StepFailure::of(format!("writing the password of {}: {error}", self.upper.name))
         })?;
         let mounted = self.mount_with_password(tools);
         let _ = fs::remove_file(&self.password);
@@ -462,9 +462,9 @@ impl Over {
         self.member.as_ref().is_none_or(|member| member.number == 1)
     }
 
-    fn mount_with_password(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+    fn mount_with_password(&mut self, tools: &mut Toolbox) -> Result<(), StepFailure> {
         let below = self.below.directory();
-        let place = Place {
+        let place = UpperLocation {
             below: &below,
             point: &self.point,
             layer: &self.layer,
@@ -475,7 +475,7 @@ impl Over {
             if std::mem::take(&mut self.is_aged) {
                 // What was aged as a user is that user's.
                 chown(&below, Some(0), Some(0)).map_err(|error| {
-                    Failure::of(format!("taking back {}: {error}", below.display()))
+                    StepFailure::of(format!("taking back {}: {error}", below.display()))
                 })?;
             }
             (self.upper.prepare)(&place, tools)?;
@@ -483,7 +483,10 @@ impl Over {
         match &self.upper.service {
             // What is served here is served to whoever reaches this kernel.
             Some(_) if !is_kurabes_guest() => {
-                return Err(Failure::of(format!("{}: this is no guest of kurabe's", self.layer)));
+                return Err(StepFailure::of(format!(
+                    "{}: this is no guest of kurabe's",
+                    self.layer
+                )));
             }
             Some(service) if self.has_below() => (service.begin)(&place)?,
             Some(service) => (service.wait)(&place, tools)?,
@@ -499,8 +502,8 @@ impl Over {
     fn mount_again(
         &mut self,
         tools: &mut Toolbox,
-        with_below: impl FnOnce(&mut dyn Instance, &mut Toolbox) -> Result<(), Failure>,
-    ) -> Result<(), Failure> {
+        with_below: impl FnOnce(&mut dyn Instance, &mut Toolbox) -> Result<(), StepFailure>,
+    ) -> Result<(), StepFailure> {
         if !unmount_unless_used(&self.point, tools)? {
             return Ok(());
         }
@@ -509,13 +512,13 @@ impl Over {
         self.mount_own(tools)
     }
 
-    fn unmount_own(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+    fn unmount_own(&mut self, tools: &mut Toolbox) -> Result<(), StepFailure> {
         unmount(&self.point, tools)?;
         self.end_own()
     }
 
     /// Ends what serves it, once it is unmounted.
-    fn end_own(&mut self) -> Result<(), Failure> {
+    fn end_own(&mut self) -> Result<(), StepFailure> {
         self.mounted = false;
         match &self.upper.service {
             Some(service) if self.has_below() => (service.end)(),
@@ -525,14 +528,14 @@ impl Over {
 }
 
 impl Instance for Over {
-    fn make(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+    fn make(&mut self, tools: &mut Toolbox) -> Result<(), StepFailure> {
         self.is_new = true;
         self.make_below()?;
         self.below.make(tools)
     }
 
     /// What was copied lies below; nothing of the layer's own is on it yet.
-    fn renew(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+    fn renew(&mut self, tools: &mut Toolbox) -> Result<(), StepFailure> {
         (self.is_new, self.is_aged) = (true, true);
         self.make_below()?;
         self.below.renew(tools)
@@ -542,13 +545,13 @@ impl Instance for Over {
         self.below.free_extents(tools)
     }
 
-    fn geometry(&mut self, tools: &mut Toolbox) -> Result<String, Failure> {
-        let versions = self.upper.tools.iter().filter_map(Tool::installed_version);
+    fn geometry(&mut self, tools: &mut Toolbox) -> Result<String, StepFailure> {
+        let versions = self.upper.tools.iter().filter_map(LayerTool::installed_version);
         let own: Vec<String> = versions.map(|version| format!("{version}\n")).collect();
         Ok(own.concat() + &self.below.geometry(tools)?)
     }
 
-    fn mount(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+    fn mount(&mut self, tools: &mut Toolbox) -> Result<(), StepFailure> {
         self.make_below()?;
         if self.has_below() {
             self.below.mount(tools)?;
@@ -556,7 +559,7 @@ impl Instance for Over {
         self.mount_own(tools)
     }
 
-    fn mount_untimed(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+    fn mount_untimed(&mut self, tools: &mut Toolbox) -> Result<(), StepFailure> {
         self.make_below()?;
         self.below.mount_untimed(tools)?;
         self.mount_own(tools)
@@ -570,7 +573,7 @@ impl Instance for Over {
         self.below.let_pass(user)
     }
 
-    fn mount_anew(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+    fn mount_anew(&mut self, tools: &mut Toolbox) -> Result<(), StepFailure> {
         self.mount_again(tools, |below, tools| below.mount_anew(tools))
     }
 
@@ -578,17 +581,17 @@ impl Instance for Over {
         self.below.background_work(host)
     }
 
-    fn cool(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+    fn cool(&mut self, tools: &mut Toolbox) -> Result<(), StepFailure> {
         sync_file_system(&self.point, tools)?;
         if self.has_below() { self.below.cool(tools) } else { drop_caches(tools) }
     }
 
-    fn cool_alone(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+    fn cool_alone(&mut self, tools: &mut Toolbox) -> Result<(), StepFailure> {
         self.mount_again(tools, |below, tools| below.cool_alone(tools))
     }
 
     /// Its own dirty pages go to the layer below, which makes them durable.
-    fn sync(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+    fn sync(&mut self, tools: &mut Toolbox) -> Result<(), StepFailure> {
         sync_file_system(&self.point, tools)?;
         if self.has_below() { self.below.sync(tools) } else { Ok(()) }
     }
@@ -607,16 +610,16 @@ impl Instance for Over {
         Some(own.chain(places).chain(below).collect())
     }
 
-    fn unmount(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+    fn unmount(&mut self, tools: &mut Toolbox) -> Result<(), StepFailure> {
         self.unmount_own(tools)?;
         if self.has_below() { self.below.unmount(tools) } else { Ok(()) }
     }
 
-    fn check(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+    fn check(&mut self, tools: &mut Toolbox) -> Result<(), StepFailure> {
         self.below.check(tools)
     }
 
-    fn repair(&mut self, tools: &mut Toolbox) -> Result<bool, Failure> {
+    fn repair(&mut self, tools: &mut Toolbox) -> Result<bool, StepFailure> {
         self.below.repair(tools)
     }
 
@@ -637,7 +640,7 @@ impl Instance for Over {
         own.chain(self.below.daemons()).collect()
     }
 
-    fn end(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+    fn end(&mut self, tools: &mut Toolbox) -> Result<(), StepFailure> {
         let own = if self.mounted { self.unmount_own(tools) } else { Ok(()) };
         own.and(self.below.end(tools))
     }

@@ -1,4 +1,4 @@
-//! The user as whom a load runs: who that is, what is handed over to it, and what it gets to see.
+//! The user as whom a workload runs: who that is, what is handed over to it, and what it gets to see.
 //!
 //! Knows neither phases nor file systems. Invariants: what cannot be handed over is refused, never
 //! run as root instead; the mount's root directory is all that the user is given.
@@ -16,13 +16,13 @@ use rustix::fs::{AtFlags, MemfdFlags, OFlags, XattrFlags, memfd_create};
 use rustix::process::{Gid, Uid};
 use trust::{Directory, program};
 
-use crate::sys::confine::{Identity, confine};
+use crate::sys::confine::{UserIdentity, confine};
 
 /// A user of this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct User {
     name: String,
-    identity: Identity,
+    identity: UserIdentity,
     home: PathBuf,
     shell: PathBuf,
 }
@@ -77,7 +77,7 @@ fn passing(user: u32) -> Vec<u8> {
 }
 
 impl User {
-    /// The user as whom a load is to run, where it is another than the one of this process: then
+    /// The user as whom a workload is to run, where it is another than the one of this process: then
     /// nothing changes.
     /// Errors: there is no user of that name, or this process may not become it.
     pub fn to_become(name: &str) -> Result<Option<User>, String> {
@@ -99,7 +99,7 @@ impl User {
         let text = CString::new(name).map_err(|error| unknown(error.to_string()))?;
         let groups = nix::unistd::getgrouplist(&text, known.gid)
             .map_err(|error| unknown(format!("its groups cannot be read: {error}")))?;
-        let identity = Identity {
+        let identity = UserIdentity {
             user: Uid::from_raw(known.uid.as_raw()),
             group: Gid::from_raw(known.gid.as_raw()),
             groups: groups.into_iter().map(|group| Gid::from_raw(group.as_raw())).collect(),
@@ -109,7 +109,7 @@ impl User {
     }
 
     /// Its numbers.
-    pub(crate) fn identity(&self) -> Identity {
+    pub(crate) fn identity(&self) -> UserIdentity {
         self.identity.clone()
     }
 
@@ -130,7 +130,7 @@ impl User {
         kept_environment().chain(own.map(|(name, value)| (name.into(), value))).collect()
     }
 
-    /// Gives it a fresh directory, in which the load works, and opens the way there through
+    /// Gives it a fresh directory, in which the workload works, and opens the way there through
     /// kurabe's own directory, in which `scratch` lies: to pass, not to look.
     pub(crate) fn receive(&self, directory: &Path, scratch: &Path) -> Result<(), String> {
         let failed = |error: std::io::Error| {
@@ -265,8 +265,8 @@ impl User {
             .stdout(Stdio::null())
             .stderr(Stdio::null());
         // Held until the end: the child writes to it.
-        let departure = confine(command, None, Some(self.identity()), None);
-        departure.is_ok() && command.status().is_ok_and(|status| status.success())
+        let before_exec = confine(command, None, Some(self.identity()), None);
+        before_exec.is_ok() && command.status().is_ok_and(|status| status.success())
     }
 }
 

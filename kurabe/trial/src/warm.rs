@@ -1,12 +1,12 @@
-//! `kurabe warm`: reads the programs of another user's load into the page cache, as that user.
+//! `kurabe warm`: reads the programs of another user's workload into the page cache, as that user.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use lab::spec::CommandLine;
-use loads::programs;
+use workloads::programs;
 
-use crate::tool::Failure;
+use crate::tool::StepFailure;
 use crate::user::User;
 
 /// The command that reads what `words` name, and `further` programs, and prints their bytes.
@@ -14,8 +14,8 @@ pub(crate) fn command(
     user: &User,
     words: Vec<String>,
     further: &[PathBuf],
-) -> Result<CommandLine, Failure> {
-    let own = user.own_program().map_err(Failure::of)?.display().to_string();
+) -> Result<CommandLine, StepFailure> {
+    let own = user.own_program().map_err(StepFailure::of)?.display().to_string();
     let further = further.iter().map(|program| format!("--program={}", program.display()));
     let head = [own, "warm".into()].into_iter().chain(further);
     Ok(CommandLine::Words(head.chain(["--".into()]).chain(words).collect()))

@@ -1,6 +1,6 @@
-//! The process that carries a load out: `kurabe load`.
+//! The process that carries a workload out: `kurabe load`.
 //!
-//! A load that is more than a command is carried out by a process of its own, so that its CPU time,
+//! A workload that is more than a command is carried out by a process of its own, so that its CPU time,
 //! memory and bytes are accounted for like those of any command, and so that a bound or a stop ends
 //! it.
 
@@ -10,18 +10,18 @@ use std::os::fd::AsFd;
 use std::process::{ExitCode, Stdio};
 
 use lab::spec::CommandLine;
-use loads::KINDS;
-use loads::enclosure::{self, Enclosure};
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::DumpableBehavior;
 use vocabulary::kind::{Generator, LaidOut};
+use vocabulary::report::WorkloadReport;
 #[cfg(doc)]
-use vocabulary::load::Loss;
-use vocabulary::load::{LoadTask, Stage};
-use vocabulary::report::LoadReport;
+use vocabulary::workload::Loss;
+use vocabulary::workload::{WorkloadStage, WorkloadTask};
+use workloads::KINDS;
+use workloads::enclosure::{self, Enclosure};
 
-use crate::stop::Stop;
-use crate::tool::Failure;
+use crate::stop::StopFlag;
+use crate::tool::StepFailure;
 use crate::user::{OWN_PROGRAM, User};
 
 /// Bytes of a task: of the programs and jobs in it.
@@ -32,52 +32,52 @@ const REPORT_BYTES_MAX: u64 = 256 << 20;
 /// The two ends of a talk with `kurabe load`: the task is its standard input, the report its
 /// standard output. Both are memory without a name, which nobody else can put anything into.
 #[derive(Debug)]
-pub struct Talk {
+pub struct WorkloadChannel {
     task: File,
     report: File,
     enclosure: Option<Enclosure>,
 }
 
-impl Talk {
+impl WorkloadChannel {
     /// Begins one.
-    pub fn begin(task: &LoadTask) -> io::Result<Talk> {
+    pub fn begin(task: &WorkloadTask) -> io::Result<WorkloadChannel> {
         let memory =
             |name| Ok::<_, io::Error>(File::from(memfd_create(name, MemfdFlags::CLOEXEC)?));
         let mut file = memory("kurabe-task")?;
         file.write_all(&serde_json::to_vec(task).expect("a task has a JSON form"))?;
         file.rewind()?;
-        // A user who is granted no namespaces has the load all the same, and is told.
+        // A user who is granted no namespaces has the workload all the same, and is told.
         let is_granted = rustix::process::geteuid().is_root() || enclosure::refusal().is_none();
         let enclosure = Enclosure::of_task(task).filter(|_| is_granted);
-        Ok(Talk { task: file, report: memory("kurabe-report")?, enclosure })
+        Ok(WorkloadChannel { task: file, report: memory("kurabe-report")?, enclosure })
     }
 
-    /// What the load's process is kept in.
+    /// What the workload's process is kept in.
     pub fn enclosure(&self) -> Option<&Enclosure> {
         self.enclosure.as_ref()
     }
 
-    /// Standard input and output of the load's process.
+    /// Standard input and output of the workload's process.
     pub fn streams(&self) -> io::Result<(Stdio, Stdio)> {
         Ok((self.task.try_clone()?.into(), self.report.try_clone()?.into()))
     }
 
-    /// The command that carries the load out as `user`, or else as this process's.
+    /// The command that carries the workload out as `user`, or else as this process's.
     ///
     /// # Errors
     ///
     /// The user cannot execute this program.
-    pub fn command(user: Option<&User>) -> Result<CommandLine, Failure> {
+    pub fn command(user: Option<&User>) -> Result<CommandLine, StepFailure> {
         let program = match user {
-            Some(user) => user.own_program().map_err(Failure::of)?.display().to_string(),
+            Some(user) => user.own_program().map_err(StepFailure::of)?.display().to_string(),
             None => OWN_PROGRAM.into(),
         };
         let words = [program, "load".into()].into_iter();
         Ok(CommandLine::Words(words.chain(trust::owner::words()).collect()))
     }
 
-    /// What the load has reported.
-    pub fn report(mut self) -> Result<LoadReport, String> {
+    /// What the workload has reported.
+    pub fn report(mut self) -> Result<WorkloadReport, String> {
         let text = self
             .report
             .rewind()
@@ -97,7 +97,7 @@ fn read_below(from: impl Read, bytes_max: u64) -> io::Result<Vec<u8>> {
     }
 }
 
-/// `kurabe load`: carries one part of a load out. The task is its standard input, the report its
+/// `kurabe load`: carries one part of a workload out. The task is its standard input, the report its
 /// standard output.
 pub fn main() -> ExitCode {
     perform().unwrap_or_else(|problem| {
@@ -109,8 +109,8 @@ pub fn main() -> ExitCode {
 /// Exit code of what failed, so that no failure is taken for a loss: those have the codes of [`Loss`].
 const NOT_LOOKED: u8 = 9;
 
-/// Looks for what a load had acknowledged.
-fn recheck(load: &dyn Generator, task: &LoadTask) -> Result<ExitCode, String> {
+/// Looks for what a workload had acknowledged.
+fn recheck(load: &dyn Generator, task: &WorkloadTask) -> Result<ExitCode, String> {
     let file = task.acknowledgements.as_deref().ok_or("nothing was acknowledged")?;
     let acknowledged = std::fs::read_to_string(file)
         .map_err(|error| format!("the file with the acknowledgements: {error}"))?;
@@ -131,8 +131,8 @@ fn perform() -> Result<ExitCode, String> {
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
         .map_err(|error| error.to_string())?;
     let text = read_below(io::stdin(), TASK_BYTES_MAX).map_err(|error| place(&error))?;
-    let task: LoadTask = serde_json::from_slice(&text).map_err(|error| place(&error))?;
-    // Nothing that a tool of the load prints gets into the report.
+    let task: WorkloadTask = serde_json::from_slice(&text).map_err(|error| place(&error))?;
+    // Nothing that a tool of the workload prints gets into the report.
     let mut output = io::stdout()
         .as_fd()
         .try_clone_to_owned()
@@ -140,15 +140,15 @@ fn perform() -> Result<ExitCode, String> {
             Ok(rustix::stdio::dup2_stdout(io::stderr()).map(|()| File::from(output))?)
         })
         .map_err(|error| format!("taking standard output for the report: {error}"))?;
-    let stop = Stop::on_signals().map_err(|error| error.to_string())?;
+    let stop = StopFlag::on_signals().map_err(|error| error.to_string())?;
     let load = KINDS.open(&task.load)?;
     let mut report = match task.stage {
-        Stage::Setup => {
-            let LaidOut { prepared, asides } = load.set_up(&task, stop.flag())?;
-            LoadReport { prepared, asides, ..LoadReport::default() }
+        WorkloadStage::Setup => {
+            let LaidOut { prepared, excluded_phases } = load.set_up(&task, stop.flag())?;
+            WorkloadReport { prepared, excluded_phases, ..WorkloadReport::default() }
         }
-        Stage::Run => load.run(&task, stop.flag())?,
-        Stage::Recheck => return recheck(&*load, &task),
+        WorkloadStage::Run => load.run(&task, stop.flag())?,
+        WorkloadStage::Recheck => return recheck(&*load, &task),
     };
     if KINDS.is_enclosed(&task.load) && !enclosure::is_inside() {
         let free = "the workload could write wherever you can";

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use lab::contender::Contender;
-use trial::device::{self, DeviceRequest, Site};
-use trial::filesystem::{self, Stage};
+use trial::device::{self, AttachSite, DeviceRequest};
+use trial::filesystem::{self, InstanceContext};
 use trial::host_proc::HostProc;
 use trial::ledger::{self, Ledger};
 use trial::scratch::{Occupied, Scratch};
-use trial::stop::Stop;
+use trial::stop::StopFlag;
 use trial::tool::Toolbox;
 use trust::Directory;
 
@@ -38,16 +38,17 @@ fn victim() {
     let own = Arc::new(Directory::private(&home).unwrap());
     let ledger = Arc::new(Ledger::start(&own).unwrap());
     let request = DeviceRequest::parse("loop:64M", None).unwrap();
-    let stop = Stop::default();
+    let stop = StopFlag::default();
     let prepared = request.prepare(&own, &stop, &mut |_| {}).unwrap();
     let host = HostProc::open().unwrap();
     loop {
         let made = Scratch::make(&own, &ledger).unwrap();
         let scratch = Arc::new(Occupied::enter(&made.path()).unwrap());
-        let site = Site { scratch: &scratch, host: &host, stop: &stop };
+        let site = AttachSite { scratch: &scratch, host: &host, stop: &stop };
         let attached = device::attach(prepared.device(), false, &site).unwrap();
         let contender = Contender::parse("ext4", &filesystem::known()).unwrap();
-        let stage = Stage::new(&contender, Some(attached.node()), 64 << 20, false, &scratch);
+        let stage =
+            InstanceContext::new(&contender, Some(attached.node()), 64 << 20, false, &scratch);
         let mut instance = filesystem::by_name("ext4").unwrap().begin(stage);
         let mut tools = Toolbox::new(None, stop.clone());
         instance.make(&mut tools).unwrap();

@@ -11,16 +11,18 @@ use std::time::{Duration, Instant};
 use lab::contender::Contender;
 use lab::spec::Device;
 use lab::watched::{self, Cause, Watched};
-use loads::counters::DeviceCounters;
 use measure::durable::{WholeSync, run_words};
-use trial::device::{self, Attached, BlockDeviceFacts, DeviceError, DeviceRequest, Prepared, Site};
-use trial::filesystem::{self, Stage};
+use trial::device::{
+    self, AttachSite, Attached, BlockDeviceFacts, DeviceError, DeviceRequest, Prepared,
+};
+use trial::filesystem::{self, InstanceContext};
 use trial::host_proc::HostProc;
 use trial::scratch::Occupied;
-use trial::stop::Stop;
+use trial::stop::StopFlag;
 use trial::tool::{Toolbox, find};
 use trial::watch::Watch;
 use trust::Directory;
+use workloads::counters::DeviceCounters;
 
 /// Whether this machine lets the tests use loop devices. Moves the calling thread into a mount
 /// namespace of its own, as a trial does.
@@ -73,11 +75,16 @@ fn live(contender: &Contender, device: &Device, scratch: &Arc<Occupied>) {
     assert_eq!(attached.notes(), Vec::<String>::new().as_slice());
     let facts = BlockDeviceFacts::of_node(attached.node().path()).unwrap();
     assert_eq!(facts.queue["discard_max_bytes"] == "0", !discard, "{contender:?}");
-    let stage =
-        Stage::new(contender, Some(attached.node()), attached.size_bytes(), discard, scratch);
+    let stage = InstanceContext::new(
+        contender,
+        Some(attached.node()),
+        attached.size_bytes(),
+        discard,
+        scratch,
+    );
     let mut instance = file_system.begin(stage);
     let bound = Instant::now() + Duration::from_secs(120);
-    let mut tools = Toolbox::new(Some(bound), Stop::default());
+    let mut tools = Toolbox::new(Some(bound), StopFlag::default());
     instance.make(&mut tools).unwrap();
     let geometry = instance.geometry(&mut tools).unwrap();
     assert!(geometry.len() > 200, "{geometry}");
@@ -104,7 +111,11 @@ fn live(contender: &Contender, device: &Device, scratch: &Arc<Occupied>) {
 
 fn attach(device: &Device, discard: bool, scratch: &Occupied) -> Result<Attached, DeviceError> {
     let host = HostProc::open().unwrap();
-    device::attach(device, discard, &Site { scratch, host: &host, stop: &Stop::default() })
+    device::attach(
+        device,
+        discard,
+        &AttachSite { scratch, host: &host, stop: &StopFlag::default() },
+    )
 }
 
 /// Where the runner holds an image.
@@ -124,7 +135,7 @@ fn on_memory(device: &str, test: impl FnOnce(&dyn Prepared, &Path)) {
     let home = tempfile::tempdir_in("/var/tmp").unwrap();
     let own = Directory::private(&home.path().join("own")).unwrap();
     let request = DeviceRequest::parse(device, None).unwrap();
-    let prepared = request.prepare(&own, &Stop::default(), &mut |_| {}).unwrap();
+    let prepared = request.prepare(&own, &StopFlag::default(), &mut |_| {}).unwrap();
     test(&*prepared, home.path());
 }
 
@@ -138,7 +149,7 @@ fn every_file_system_lives_on_an_image_and_leaves_it_fully_allocated() {
     let request = format!("loop:384M@{}", home.path().display());
     let request = DeviceRequest::parse(&request, None).unwrap();
     let mut reports = Vec::new();
-    let prepared = request.prepare(&own, &Stop::default(), &mut |p| reports.push(p)).unwrap();
+    let prepared = request.prepare(&own, &StopFlag::default(), &mut |p| reports.push(p)).unwrap();
     assert_eq!(reports.last().unwrap().done_bytes, 384 << 20);
     assert_eq!(prepared.facts().backing.as_ref().unwrap().directory, home.path());
     let path = path_of(prepared.device());
@@ -223,7 +234,7 @@ struct Disk(String);
 impl Disk {
     fn on(image: &Path) -> Disk {
         let image = image.display().to_string();
-        let mut tools = Toolbox::new(None, Stop::default());
+        let mut tools = Toolbox::new(None, StopFlag::default());
         let words = ["losetup", "--find", "--show", "--direct-io=on", &image];
         Disk(tools.expect(&words, "attaching the test's disk").unwrap().stdout.trim().to_string())
     }
@@ -231,7 +242,7 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        let tools = Toolbox::new(None, Stop::default());
+        let tools = Toolbox::new(None, StopFlag::default());
         tools.run_unlogged(&["losetup", "--detach", &self.0]).unwrap();
     }
 }
@@ -249,9 +260,9 @@ fn a_real_device_is_claimed_filled_used_and_wiped() {
     let own = Directory::private(&home.path().join("own")).unwrap();
     let prepare = |destroy: &str| {
         let request = DeviceRequest::parse(&disk.0, Some(destroy)).unwrap();
-        request.prepare(&own, &Stop::default(), &mut |_| {})
+        request.prepare(&own, &StopFlag::default(), &mut |_| {})
     };
-    let mut tools = Toolbox::new(None, Stop::default());
+    let mut tools = Toolbox::new(None, StopFlag::default());
     tools.expect(&["mkfs.ext4", "-q", "-F", &disk.0], "making what stands in the way").unwrap();
     let refusal = prepare(name).err().unwrap().to_string();
     assert!(refusal.contains(&format!("--destroy '{name}:ext4'")), "{refusal}");
@@ -278,9 +289,15 @@ fn live_on_real(contender: &Contender, prepared: &dyn Prepared, scratch: &Arc<Oc
     drop(prepared.claim_again().unwrap());
     let device = prepared.device();
     let mut attached = attach(device, false, scratch).unwrap();
-    let stage = Stage::new(contender, Some(attached.node()), attached.size_bytes(), false, scratch);
+    let stage = InstanceContext::new(
+        contender,
+        Some(attached.node()),
+        attached.size_bytes(),
+        false,
+        scratch,
+    );
     let mut instance = filesystem::by_name(contender.file_system()).unwrap().begin(stage);
-    let mut tools = Toolbox::new(None, Stop::default());
+    let mut tools = Toolbox::new(None, StopFlag::default());
     attached.begin_making();
     instance.make(&mut tools).unwrap();
     let marks = attached.note_made(None).unwrap();
@@ -323,10 +340,15 @@ impl<'a> Live<'a> {
     fn begin(prepared: &'a dyn Prepared, text: &str, scratch: &Arc<Occupied>) -> Live<'a> {
         let contender = contender(text);
         let attached = attach(prepared.device(), false, scratch).unwrap();
-        let stage =
-            Stage::new(&contender, Some(attached.node()), attached.size_bytes(), false, scratch);
+        let stage = InstanceContext::new(
+            &contender,
+            Some(attached.node()),
+            attached.size_bytes(),
+            false,
+            scratch,
+        );
         let mut instance = filesystem::by_name(contender.file_system()).unwrap().begin(stage);
-        let mut tools = Toolbox::new(None, Stop::default());
+        let mut tools = Toolbox::new(None, StopFlag::default());
         instance.make(&mut tools).unwrap();
         instance.mount(&mut tools).unwrap();
         Live { instance, attached, tools, prepared }
@@ -334,7 +356,7 @@ impl<'a> Live<'a> {
 
     fn counters(&self) -> lab::record::DeviceDelta {
         let counters =
-            loads::counters::DeviceCounters::of_node(self.attached.node().path()).unwrap();
+            workloads::counters::DeviceCounters::of_node(self.attached.node().path()).unwrap();
         let zero = counters.read().unwrap();
         // The difference to nothing at all.
         zero.since(&Default::default())
@@ -366,14 +388,14 @@ fn a_sync_leaves_nothing_to_write_and_a_copy_of_the_device_has_the_file() {
         } else {
             eprintln!("SKIPPED: minfs-fuse: minfs is not in PATH (make test puts it there)");
         }
-        // Once by the trial's own sync, once by that of a load, which works in another process.
+        // Once by the trial's own sync, once by that of a workload, which works in another process.
         let ways = contenders.iter().flat_map(|text| [(*text, false), (*text, true)]);
-        for (number, (text, by_load)) in ways.enumerate() {
+        for (number, (text, by_workload)) in ways.enumerate() {
             let scratch = scratch(home, number);
             let mut live = Live::begin(prepared, text, &scratch);
             let before = live.counters();
             fs::write(live.instance.directory().join("file"), &content).unwrap();
-            if by_load {
+            if by_workload {
                 let command = live.instance.sync_command();
                 let sync = command.map_or(WholeSync::Call, WholeSync::Command);
                 sync.run(&live.instance.directory()).unwrap();
@@ -407,7 +429,7 @@ fn read_from_copy(copy: &Path, file_system: &str, home: &Path) -> Vec<u8> {
     let point = home.join("copy-mount");
     let point_text = point.display().to_string();
     fs::create_dir_all(&point).unwrap();
-    let tools = Toolbox::new(None, Stop::default());
+    let tools = Toolbox::new(None, StopFlag::default());
     let run = |words: &[&str]| {
         let output = tools.run_unlogged(words).unwrap();
         assert_eq!(output.code, 0, "{output:?}");
@@ -461,10 +483,10 @@ fn after_cooling_everything_is_read_from_the_device_again() {
             let daemon = live.instance.daemon_cpu_ns();
             assert_eq!(daemon.is_some_and(|time| time > 1_000_000), *text == "zfs-fuse");
             // Again, since a cache could hide in something that the first time sets up; the last time as
-            // a load does it.
+            // a workload does it.
             for round in 0..4 {
                 match live.instance.cool_command().filter(|_| round == 2) {
-                    Some(by_load) => run_words(&by_load).unwrap(),
+                    Some(by_workload) => run_words(&by_workload).unwrap(),
                     // As between turns.
                     None if round == 3 => live.instance.cool_alone(&mut live.tools).unwrap(),
                     None => live.instance.cool(&mut live.tools).unwrap(),
@@ -618,7 +640,7 @@ fn zfs_fuse_leaves_the_host_alone() {
     let own = Directory::private(&home.path().join("own")).unwrap();
     let request = DeviceRequest::parse("mem:128M", None).unwrap();
     let devices: Vec<_> =
-        (0..2).map(|_| request.prepare(&own, &Stop::default(), &mut |_| {}).unwrap()).collect();
+        (0..2).map(|_| request.prepare(&own, &StopFlag::default(), &mut |_| {}).unwrap()).collect();
     // Two at a time: neither sees the other's daemon.
     let one = Live::begin(&*devices[0], "zfs-fuse", &scratch(home.path(), 0));
     let other = Live::begin(&*devices[1], "zfs-fuse", &scratch(home.path(), 1));
@@ -729,7 +751,7 @@ fn a_writer_beside_a_run_is_seen_on_the_images_disk() {
     let own = Directory::private(&home.path().join("own")).unwrap();
     let request = format!("loop:64M@{}", home.path().display());
     let request = DeviceRequest::parse(&request, None).unwrap();
-    let prepared = request.prepare(&own, &Stop::default(), &mut |_| {}).unwrap();
+    let prepared = request.prepare(&own, &StopFlag::default(), &mut |_| {}).unwrap();
     let attached = attach(prepared.device(), false, &scratch(home.path(), 0)).unwrap();
     let mut watch = Watch::begin(Path::new("/"));
     let number = home.path().metadata().unwrap().dev();

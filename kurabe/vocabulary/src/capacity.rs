@@ -1,11 +1,11 @@
-//! Whether what a load needs fits where it is to work, told before anything is touched.
+//! Whether what a workload needs fits where it is to work, told before anything is touched.
 //!
-//! Only what is certain is refused: a file system keeps some of a device for itself, and the load
+//! Only what is certain is refused: a file system keeps some of a device for itself, and the workload
 //! looks at its free space again before it begins.
 
 use crate::quantity::size_text;
 
-/// The space that a load has.
+/// The space that a workload has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Capacity {
     /// Bytes.

@@ -1,4 +1,4 @@
-//! Checks: what was tried so often and must hold, beside the metrics of a load.
+//! Checks: what was tried so often and must hold, beside the metrics of a workload.
 //!
 //! Zero violations of 10,000 is a result and not the absence of one, and so is a violation: it is
 //! kept and told, and does not fail the trial that found it.

@@ -20,7 +20,7 @@ pub enum Phase {
     Mount,
     /// The user's `--setup`.
     Setup,
-    /// Laying out what the load needs: its files, its store.
+    /// Laying out what the workload needs: its files, its store.
     Layout,
     /// Making an empty database.
     Create,
@@ -34,13 +34,13 @@ pub enum Phase {
     Prepare,
     /// Starting a database's server.
     Start,
-    /// The load.
+    /// The workload.
     Run,
-    /// Reading everything back to compare it, within the load but not in the run's bill.
+    /// Reading everything back to compare it, within the workload but not in the run's cost.
     Verify,
     /// Ending a database's server in good order.
     Shutdown,
-    /// Making durable what the load wrote.
+    /// Making durable what the workload wrote.
     Sync,
     /// The user's `--cleanup`.
     Cleanup,

@@ -1,7 +1,7 @@
-//! The kinds of load: what a study file and the command line write of one, and what can be asked of
+//! The kinds of workload: what a study file and the command line write of one, and what can be asked of
 //! and done with one load of a kind.
 //!
-//! A kind is one file that implements [`Generator`], and one line in a table of [`Kind`]s. Flags,
+//! A kind is one file that implements [`Generator`], and one line in a table of [`WorkloadKind`]s. Flags,
 //! keys, completions and the reference come from that table.
 
 use std::collections::BTreeMap;
@@ -15,19 +15,19 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::capacity::Capacity;
-use crate::load::{Load, LoadTask, Loss, Options, Target};
 use crate::quantity::{parse_duration, parse_size, size_text};
-use crate::report::{Aside, LoadReport};
+use crate::report::{ExcludedPhase, WorkloadReport};
 use crate::suggestion::unknown;
+use crate::workload::{Loss, WorkloadOptions, WorkloadSpec, WorkloadTarget, WorkloadTask};
 
-/// A load of one kind: what it needs, what it reports, and its work.
+/// A workload of one kind: what it needs, what it reports, and its work.
 pub trait Generator {
     /// Reads what a person wrote.
     fn parse(written: &Written<'_>) -> Result<Self, KeyError>
     where
         Self: Sized;
 
-    /// Multiplies the amount of work in what a person wrote; a load without an amount stays as it
+    /// Multiplies the amount of work in what a person wrote; a workload without an amount stays as it
     /// is.
     fn scale(_written: &mut Keys, _factor: f64) -> Result<(), KeyError>
     where
@@ -36,7 +36,7 @@ pub trait Generator {
         Ok(())
     }
 
-    /// The measures of how much of it is done; the same ones for every load of the kind, or none.
+    /// The measures of how much of it is done; the same ones for every workload of the kind, or none.
     fn amounts(&self) -> Vec<Amount> {
         Vec::new()
     }
@@ -83,8 +83,8 @@ pub trait Generator {
         Ok(())
     }
 
-    /// Refuses a load that cannot run here: a tool that is missing, more data than there is capacity
-    /// for. Touches nothing; the load's files must have been read.
+    /// Refuses a workload that cannot run here: a tool that is missing, more data than there is capacity
+    /// for. Touches nothing; the workload's files must have been read.
     ///
     /// # Errors
     ///
@@ -122,7 +122,7 @@ pub trait Generator {
     /// # Errors
     ///
     /// What failed, in words for a record.
-    fn set_up(&self, _task: &LoadTask, _stop: &AtomicBool) -> Result<LaidOut, String> {
+    fn set_up(&self, _task: &WorkloadTask, _stop: &AtomicBool) -> Result<LaidOut, String> {
         Ok(LaidOut::default())
     }
 
@@ -133,7 +133,7 @@ pub trait Generator {
     }
 
     /// The report of a run in those of all its parts, in the order in which they were run.
-    fn whole(&self, mut parts: Vec<LoadReport>) -> Result<LoadReport, String> {
+    fn whole(&self, mut parts: Vec<WorkloadReport>) -> Result<WorkloadReport, String> {
         match (parts.pop(), parts.is_empty()) {
             (Some(report), true) => Ok(report),
             _ => Err("a run of one part has one report".into()),
@@ -155,9 +155,9 @@ pub trait Generator {
     /// # Errors
     ///
     /// What failed, in words for a record.
-    fn run(&self, task: &LoadTask, stop: &AtomicBool) -> Result<LoadReport, String>;
+    fn run(&self, task: &WorkloadTask, stop: &AtomicBool) -> Result<WorkloadReport, String>;
 
-    /// Whether it says what it has made durable ([`LoadTask::acknowledgements`]) and can look for that
+    /// Whether it says what it has made durable ([`WorkloadTask::acknowledgements`]) and can look for that
     /// after a power cut.
     fn acknowledges(&self) -> bool {
         false
@@ -169,7 +169,7 @@ pub trait Generator {
     }
 
     /// Why it cannot work there, although loads of its kind can.
-    fn why_not_on(&self, _ground: Ground) -> Option<String> {
+    fn why_not_on(&self, _ground: BareTarget) -> Option<String> {
         None
     }
 
@@ -180,7 +180,7 @@ pub trait Generator {
     }
 
     /// Looks for what it had acknowledged, a line each, after a power cut.
-    fn find_loss(&self, _task: &LoadTask, _acknowledged: &str) -> Result<Option<Loss>, String> {
+    fn find_loss(&self, _task: &WorkloadTask, _acknowledged: &str) -> Result<Option<Loss>, String> {
         Err("this workload does not know what a power failure may lose".into())
     }
 }
@@ -188,19 +188,19 @@ pub trait Generator {
 /// What was laid out before a run.
 #[derive(Debug, Default)]
 pub struct LaidOut {
-    /// What the run is to know of it: its [`LoadTask::prepared`].
+    /// What the run is to know of it: its [`WorkloadTask::prepared`].
     pub prepared: Value,
     /// The parts of it that are phases of their own, in order.
-    pub asides: Vec<Aside>,
+    pub excluded_phases: Vec<ExcludedPhase>,
 }
 
 impl From<Value> for LaidOut {
     fn from(prepared: Value) -> LaidOut {
-        LaidOut { prepared, asides: Vec::new() }
+        LaidOut { prepared, excluded_phases: Vec::new() }
     }
 }
 
-/// A measure of how much of a load is done.
+/// A measure of how much of a workload is done.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Amount {
     /// What is meant: `the counted time`.
@@ -223,26 +223,26 @@ impl Amount {
     }
 }
 
-/// Where a load can work besides a mounted directory.
+/// Where a workload can work besides a mounted directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ground {
+pub enum BareTarget {
     /// The block device itself.
     Raw,
-    /// A file system as a library in the load's process.
+    /// A file system as a library in the workload's process.
     Library,
 }
 
 /// A key of a study file, and the flag of the same name.
 #[derive(Debug)]
-pub struct Key {
+pub struct WorkloadKey {
     /// Its name.
     pub name: &'static str,
     /// What it does, for help and reference.
     pub help: &'static str,
     /// What is written for it.
     pub form: Form,
-    /// What it is to the load.
-    pub role: Role,
+    /// What it is to the workload.
+    pub role: KeyRole,
 }
 
 /// What is written for a key.
@@ -262,31 +262,31 @@ pub enum Form {
     List(&'static str),
 }
 
-/// What a key is to its load.
+/// What a key is to its workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
-    /// It names the load.
+pub enum KeyRole {
+    /// It names the workload.
     Load,
-    /// It names the load, in a study file alone: its value is too long for a flag.
+    /// It names the workload, in a study file alone: its value is too long for a flag.
     Program,
     /// It is an option.
     Option,
 }
 
-impl Key {
-    /// A key that names a load.
-    pub const fn load(name: &'static str, form: Form, help: &'static str) -> Key {
-        Key { name, help, form, role: Role::Load }
+impl WorkloadKey {
+    /// A key that names a workload.
+    pub const fn load(name: &'static str, form: Form, help: &'static str) -> WorkloadKey {
+        WorkloadKey { name, help, form, role: KeyRole::Load }
     }
 
-    /// An option of a load.
-    pub const fn option(name: &'static str, form: Form, help: &'static str) -> Key {
-        Key { name, help, form, role: Role::Option }
+    /// An option of a workload.
+    pub const fn option(name: &'static str, form: Form, help: &'static str) -> WorkloadKey {
+        WorkloadKey { name, help, form, role: KeyRole::Option }
     }
 
-    /// Whether it names a load.
-    pub fn names_load(&self) -> bool {
-        self.role != Role::Option
+    /// Whether it names a workload.
+    pub fn names_workload(&self) -> bool {
+        self.role != KeyRole::Option
     }
 }
 
@@ -310,10 +310,10 @@ impl Form {
     }
 }
 
-/// What is written of a load, by key.
+/// What is written of a workload, by key.
 pub type Keys = BTreeMap<String, Value>;
 
-/// What is wrong with a key of a load.
+/// What is wrong with a key of a workload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyError {
     /// The key.
@@ -377,7 +377,7 @@ impl<'a> Written<'a> {
     }
 }
 
-/// Files of scaled loads are a multiple of this, so that any block size divides them.
+/// Files of scaled workloads are a multiple of this, so that any block size divides them.
 pub const FILE_STEP_BYTES: u64 = 1 << 20;
 
 /// A size multiplied, rounded up to a whole [`FILE_STEP_BYTES`].
@@ -400,39 +400,39 @@ pub fn scale_size(
 }
 
 /// An entry in a table of kinds.
-pub struct Kind {
+pub struct WorkloadKind {
     /// Its name, in JSON.
     pub name: &'static str,
     /// Its keys, those that name it first.
-    pub keys: &'static [Key],
+    pub keys: &'static [WorkloadKey],
     /// Where it can work besides a mounted directory.
-    pub grounds: &'static [Ground],
+    pub grounds: &'static [BareTarget],
     /// Whether it is kept in its contender: it does what a text of another program's says, or what
     /// another program pleases.
     pub is_enclosed: bool,
     /// Whether it is a server and its clients: kept in its contender as a user without rights, with sockets
     /// by which its processes talk.
     pub is_server: bool,
-    parse: fn(&Written<'_>) -> Result<Options, KeyError>,
+    parse: fn(&Written<'_>) -> Result<WorkloadOptions, KeyError>,
     scale: fn(&mut Keys, f64) -> Result<(), KeyError>,
-    read: fn(&Options) -> Result<Options, String>,
-    open: fn(&Options) -> Result<Box<dyn Generator>, String>,
+    read: fn(&WorkloadOptions) -> Result<WorkloadOptions, String>,
+    open: fn(&WorkloadOptions) -> Result<Box<dyn Generator>, String>,
 }
 
-impl fmt::Debug for Kind {
+impl fmt::Debug for WorkloadKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name)
     }
 }
 
-impl Kind {
-    /// The kind of loads that `G` is.
+impl WorkloadKind {
+    /// The kind of workloads that `G` is.
     pub const fn of<G: Generator + Serialize + DeserializeOwned + 'static>(
         name: &'static str,
-        keys: &'static [Key],
-        grounds: &'static [Ground],
-    ) -> Kind {
-        Kind {
+        keys: &'static [WorkloadKey],
+        grounds: &'static [BareTarget],
+    ) -> WorkloadKind {
+        WorkloadKind {
             name,
             keys,
             grounds,
@@ -450,31 +450,31 @@ impl Kind {
     }
 
     /// The same, kept in its contender.
-    pub const fn enclosed(mut self) -> Kind {
+    pub const fn enclosed(mut self) -> WorkloadKind {
         self.is_enclosed = true;
         self
     }
 
     /// A server, kept in its contender as a user without rights.
-    pub const fn server(mut self) -> Kind {
+    pub const fn server(mut self) -> WorkloadKind {
         self.is_server = true;
         self.enclosed()
     }
 
     /// The key of this name.
-    pub fn key(&self, name: &str) -> Option<&'static Key> {
+    pub fn key(&self, name: &str) -> Option<&'static WorkloadKey> {
         self.keys.iter().find(|key| key.name == name)
     }
 
     /// What a person wrote of one, understood. Every key must be one of the kind's.
-    pub fn parse(&self, written: &Written<'_>) -> Result<Load, KeyError> {
+    pub fn parse(&self, written: &Written<'_>) -> Result<WorkloadSpec, KeyError> {
         for (name, value) in written.keys {
             let key = self.key(name).expect("the caller chose the kind by its keys");
             if let Some(problem) = key.form.problem(value) {
                 return Err(KeyError::new(name, problem));
             }
         }
-        Ok(Load { kind: self.name.into(), options: (self.parse)(written)? })
+        Ok(WorkloadSpec { kind: self.name.into(), options: (self.parse)(written)? })
     }
 
     /// Multiplies the amount of work.
@@ -483,113 +483,114 @@ impl Kind {
     }
 }
 
-/// The options of a load without those of these names.
+/// The options of a workload without those of these names.
 pub fn options_without(load: &impl Serialize, names: &[&str]) -> Value {
     let mut options = options_of(load);
     options.retain(|name, _| !names.contains(&name.as_str()));
     options.into()
 }
 
-fn options_of(load: &impl Serialize) -> Options {
+fn options_of(load: &impl Serialize) -> WorkloadOptions {
     match serde_json::to_value(load) {
         Ok(Value::Object(options)) => options,
-        other => panic!("a load's options are an object: {other:?}"),
+        other => panic!("a workload's options are an object: {other:?}"),
     }
 }
 
-fn typed<G: DeserializeOwned>(options: &Options) -> Result<G, String> {
+fn typed<G: DeserializeOwned>(options: &WorkloadOptions) -> Result<G, String> {
     serde_json::from_value(Value::Object(options.clone())).map_err(|error| error.to_string())
 }
 
 /// A table of kinds.
 #[derive(Debug, Clone, Copy)]
-pub struct Kinds(pub &'static [Kind]);
+pub struct WorkloadKinds(pub &'static [WorkloadKind]);
 
-impl Kinds {
+impl WorkloadKinds {
     /// The kind of this name.
-    pub fn find(self, name: &str) -> Option<&'static Kind> {
+    pub fn find(self, name: &str) -> Option<&'static WorkloadKind> {
         self.0.iter().find(|kind| kind.name == name)
     }
 
     /// The kind that a key names.
-    pub fn named_by(self, key: &str) -> Option<&'static Kind> {
-        self.0.iter().find(|kind| kind.key(key).is_some_and(Key::names_load))
+    pub fn named_by(self, key: &str) -> Option<&'static WorkloadKind> {
+        self.0.iter().find(|kind| kind.key(key).is_some_and(WorkloadKey::names_workload))
     }
 
     /// The keys that name loads, in the table's order.
-    pub fn naming(self) -> impl Iterator<Item = &'static Key> {
-        self.0.iter().flat_map(|kind| kind.keys).filter(|key| key.names_load())
+    pub fn naming(self) -> impl Iterator<Item = &'static WorkloadKey> {
+        self.0.iter().flat_map(|kind| kind.keys).filter(|key| key.names_workload())
     }
 
     /// All keys, each with the kinds that have it, those that name loads first.
-    pub fn keys(self) -> Vec<(&'static Key, Vec<&'static Kind>)> {
-        let mut found: Vec<(&'static Key, Vec<&'static Kind>)> = Vec::new();
-        let options = || self.0.iter().flat_map(|kind| kind.keys).filter(|key| !key.names_load());
+    pub fn keys(self) -> Vec<(&'static WorkloadKey, Vec<&'static WorkloadKind>)> {
+        let mut found: Vec<(&'static WorkloadKey, Vec<&'static WorkloadKind>)> = Vec::new();
+        let options =
+            || self.0.iter().flat_map(|kind| kind.keys).filter(|key| !key.names_workload());
         for key in self.naming().chain(options()) {
             if !found.iter().any(|(known, _)| known.name == key.name) {
-                let has_it = |kind: &&'static Kind| kind.key(key.name).is_some();
+                let has_it = |kind: &&'static WorkloadKind| kind.key(key.name).is_some();
                 found.push((key, self.0.iter().filter(has_it).collect()));
             }
         }
         found
     }
 
-    fn of(self, load: &Load) -> Result<&'static Kind, String> {
+    fn of(self, load: &WorkloadSpec) -> Result<&'static WorkloadKind, String> {
         self.find(&load.kind).ok_or_else(|| {
             let names: Vec<&str> = self.0.iter().map(|kind| kind.name).collect();
             unknown("kind of workload is called", &load.kind, &names)
         })
     }
 
-    /// A load, ready to be asked and carried out.
-    pub fn open(self, load: &Load) -> Result<Box<dyn Generator>, String> {
+    /// A workload, ready to be asked and carried out.
+    pub fn open(self, load: &WorkloadSpec) -> Result<Box<dyn Generator>, String> {
         (self.of(load)?.open)(&load.options)
             .map_err(|problem| format!("the options of the workload {}: {problem}", load.kind))
     }
 
-    /// Reads the files that a load names (programs, jobs) into it. Touches nothing.
-    pub fn read(self, load: &mut Load) -> Result<(), String> {
+    /// Reads the files that a workload names (programs, jobs) into it. Touches nothing.
+    pub fn read(self, load: &mut WorkloadSpec) -> Result<(), String> {
         load.options = (self.of(load)?.read)(&load.options)?;
         Ok(())
     }
 
-    /// Whether a load is kept in its contender.
-    pub fn is_enclosed(self, load: &Load) -> bool {
+    /// Whether a workload is kept in its contender.
+    pub fn is_enclosed(self, load: &WorkloadSpec) -> bool {
         self.find(&load.kind).is_some_and(|kind| kind.is_enclosed)
     }
 
-    /// Whether a load is a server.
-    pub fn is_server(self, load: &Load) -> bool {
+    /// Whether a workload is a server.
+    pub fn is_server(self, load: &WorkloadSpec) -> bool {
         self.find(&load.kind).is_some_and(|kind| kind.is_server)
     }
 
-    /// Whether a load needs the network.
-    pub fn reaches_out(self, load: &Load) -> bool {
+    /// Whether a workload needs the network.
+    pub fn reaches_out(self, load: &WorkloadSpec) -> bool {
         self.open(load).is_ok_and(|load| load.reaches_out())
     }
 
-    /// Whether a load has an option of this name.
-    pub fn takes(self, load: &Load, option: &str) -> bool {
+    /// Whether a workload has an option of this name.
+    pub fn takes(self, load: &WorkloadSpec, option: &str) -> bool {
         self.find(&load.kind).is_some_and(|kind| kind.key(option).is_some())
     }
 
-    /// Whether a load can work there.
-    pub fn works_on(self, load: &Load, ground: Ground) -> bool {
+    /// Whether a workload can work there.
+    pub fn works_on(self, load: &WorkloadSpec, ground: BareTarget) -> bool {
         self.find(&load.kind).is_some_and(|kind| kind.grounds.contains(&ground))
     }
 
-    /// The keys of the loads that can work there: `objects, fio and fio-matrix`.
-    pub fn named_on(self, ground: Ground) -> Vec<&'static str> {
+    /// The keys of the workloads that can work there: `objects, fio and fio-matrix`.
+    pub fn named_on(self, ground: BareTarget) -> Vec<&'static str> {
         let kinds = self.0.iter().filter(|kind| kind.grounds.contains(&ground));
         kinds.map(|kind| kind.name).collect()
     }
 }
 
-/// The directory of a target; loads that need files are never given a device.
-pub fn directory_of(target: &Target) -> Result<&Path, String> {
+/// The directory of a target; workloads that need files are never given a device.
+pub fn directory_of(target: &WorkloadTarget) -> Result<&Path, String> {
     match target {
-        Target::Directory(directory) => Ok(directory),
-        Target::Device(device) | Target::Minfs(device) => {
+        WorkloadTarget::Directory(directory) => Ok(directory),
+        WorkloadTarget::Device(device) | WorkloadTarget::Minfs(device) => {
             Err(format!("this workload needs files, and {} is a device", device.display()))
         }
     }

@@ -1,4 +1,4 @@
-//! What a load reports: metrics, latencies, series, and what came with them.
+//! What a workload reports: metrics, latencies, series, and what came with them.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use crate::check::Check;
 use crate::cost::{CommandUsage, PhaseRecord};
 use crate::name;
 
-/// What a load yields besides its time.
+/// What a workload yields besides its time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
-pub struct LoadReport {
-    /// Figures that are compared, the most important first; they may be zero. A load whose time is
+pub struct WorkloadReport {
+    /// Figures that are compared, the most important first; they may be zero. A workload whose time is
     /// the figure that counts has none and is compared by the time of its run; one that has checks
     /// and no figures is checked and not timed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -45,23 +45,23 @@ pub struct LoadReport {
     /// did not do the same work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proof: Option<String>,
-    /// Bytes that the load handed to the file system or the device, counted where it did so. Absent
-    /// for a load that does not count them.
+    /// Bytes that the workload handed to the file system or the device, counted where it did so. Absent
+    /// for a workload that does not count them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub written_bytes: Option<u64>,
     /// Operations of the run, each once; syncs are not among them ([`operations_without_syncs`]). Absent
-    /// for a load that does not count them.
+    /// for a workload that does not count them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operations: Option<u64>,
-    /// How long the load's tool counted for its most important figure, in ns, where it tells; its process ran
+    /// How long the workload's tool counted for its most important figure, in ns, where it tells; its process ran
     /// longer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counted_ns: Option<u64>,
-    /// What the load's process did that is not the load, in order; moved into phases of their own
+    /// What the workload's process did that is not the workload, in order; moved into phases of their own
     /// when the record is made.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub asides: Vec<Aside>,
-    /// The load's own report, in its own form.
+    pub excluded_phases: Vec<ExcludedPhase>,
+    /// The workload's own report, in its own form.
     #[serde(default, skip_serializing_if = "serde_json::Value::is_null")]
     pub details: serde_json::Value,
     /// What the setup has to tell the run, and nobody else.
@@ -73,13 +73,13 @@ pub struct LoadReport {
     pub histogram_log: Option<String>,
 }
 
-/// Work within the run that is not the load: making the store, unmounting its volume, reading
-/// everything back. It is taken out of the run's bill.
+/// Work within the run that is not the workload: making the store, unmounting its volume, reading
+/// everything back. It is taken out of the run's cost.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Aside {
+pub struct ExcludedPhase {
     /// The phase that it makes.
     pub phase: PhaseRecord,
-    /// What it cost the load's process; the greatest resident set stays the run's.
+    /// What it cost the workload's process; the greatest resident set stays the run's.
     pub usage: CommandUsage,
 }
 
@@ -215,7 +215,7 @@ impl Unit {
     }
 }
 
-/// Name of the metric of loads without metrics of their own: run and sync together.
+/// Name of the metric of workloads without metrics of their own: run and sync together.
 pub const TIME_METRIC: &str = "time";
 
 /// The name under which the latencies of all kinds of operations together stand.
@@ -348,14 +348,14 @@ pub struct Series {
     pub interval_ns: u64,
     /// One value an interval.
     pub values: Vec<f64>,
-    /// Moments in it of which the load has something to say, such as a change for good.
+    /// Moments in it of which the workload has something to say, such as a change for good.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub marks: Vec<Mark>,
+    pub marks: Vec<SeriesMark>,
 }
 
 /// A moment in a series.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Mark {
+pub struct SeriesMark {
     /// When, from the series' beginning.
     pub at_ns: u64,
     /// What happened, in words for a reader.
@@ -414,7 +414,7 @@ mod tests {
         assert_eq!(serde_json::from_str::<Latency>(&written).unwrap(), read);
         let of_a_tool = r#"{"averages": [{"operation": "Flush", "count": 40, "average_ns": 14000.0,
             "max_ns": 957300000.0, "step_ns": 1000.0}]}"#;
-        let read: LoadReport = serde_json::from_str(of_a_tool).unwrap();
+        let read: WorkloadReport = serde_json::from_str(of_a_tool).unwrap();
         let flush = &read.latencies[0];
         assert_eq!((flush.total_ns, flush.max_ns), (560_000, 957_300_000));
         assert!(flush.quantiles_ns.is_empty());

@@ -15,16 +15,16 @@ use lab::contender::Contender;
 use lab::event::Event;
 use lab::quantity::{about_text, size_text};
 use lab::record::{Layout, Outcome, Phase, Record};
-use lab::spec::{Aged, Cache, CommandLine, Output, SCHEMA_VERSION, TrialSpec, Workload};
+use lab::spec::{Aged, Cache, CommandLine, OutputTarget, SCHEMA_VERSION, TrialSpec, Workload};
 use lab::study::Study;
-use loads::age;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use trial::aged::{data_of, told};
 use trial::device;
 use trial::filesystem;
 use trust::{Directory, LockError};
-use vocabulary::load::Load;
+use vocabulary::workload::WorkloadSpec;
+use workloads::age;
 use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
 
 use super::processes::Processes;
@@ -46,7 +46,7 @@ const CHUNK_BYTES: usize = 4 << 20;
 
 /// What has aged, and what has to.
 #[derive(Default)]
-pub struct Images {
+pub struct AgedImages {
     /// By the name of the image.
     ready: BTreeMap<String, Ready>,
 }
@@ -55,12 +55,12 @@ pub struct Images {
 struct Ready {
     image: File,
     holes_are_zero: bool,
-    lock: Lock,
+    lock: AgedImageLock,
 }
 
 /// The file next to an image.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Lock {
+struct AgedImageLock {
     /// What it follows from.
     origin: Value,
     /// Size of the device in bytes.
@@ -148,7 +148,7 @@ fn open_image(path: &str, device_bytes: Option<u64>) -> Result<(File, u64), Stri
     }
 }
 
-impl Images {
+impl AgedImages {
     /// Makes the image of a contender for a device of this size, or finds the one that is kept.
     pub fn ensure(
         &mut self,
@@ -166,7 +166,7 @@ impl Images {
         let ready = if profile.starts_with('/') {
             let (image, bytes) = open_image(profile, Some(size_bytes)).map_err(Failure::refused)?;
             let origin = json!({ "image": profile });
-            let lock = Lock {
+            let lock = AgedImageLock {
                 origin,
                 size_bytes: bytes,
                 data_bytes: bytes,
@@ -178,7 +178,7 @@ impl Images {
         } else {
             let own = processes.own.open_or_make_directory(DIRECTORY, 0o700);
             let own = own.map_err(Failure::broken)?;
-            let mut maker = Maker { study, contender, size_bytes, processes, say };
+            let mut maker = AgedImageMaker { study, contender, size_bytes, processes, say };
             maker.found_or_made(&own, &name)?
         };
         self.ready.insert(name, ready);
@@ -196,7 +196,8 @@ impl Images {
     /// What the result says of them.
     pub fn facts(&self) -> Value {
         let all = self.ready.iter().map(|(name, ready)| {
-            let Lock { origin, size_bytes, data_bytes, checksum, ageing_ns, .. } = &ready.lock;
+            let AgedImageLock { origin, size_bytes, data_bytes, checksum, ageing_ns, .. } =
+                &ready.lock;
             json!({
                 "image": name,
                 "origin": origin,
@@ -314,7 +315,7 @@ fn checksum(image: &File, size_bytes: u64) -> std::io::Result<(String, u64)> {
     Ok((format!("{:032x}", sum.digest128()), data_bytes))
 }
 
-struct Maker<'a> {
+struct AgedImageMaker<'a> {
     study: &'a Study,
     contender: &'a Contender,
     size_bytes: u64,
@@ -322,7 +323,7 @@ struct Maker<'a> {
     say: &'a dyn Fn(&str),
 }
 
-impl Maker<'_> {
+impl AgedImageMaker<'_> {
     fn found_or_made(&mut self, own: &Directory, name: &str) -> Result<Ready, Failure> {
         let begun = Instant::now();
         let _lock = loop {
@@ -359,7 +360,7 @@ impl Maker<'_> {
             return Ok(None);
         }
         let text = own.read_text(&facts).map_err(|refused| format!("cannot be used: {refused}"))?;
-        let lock: Lock = serde_json::from_str(&text)
+        let lock: AgedImageLock = serde_json::from_str(&text)
             .map_err(|error| format!("has facts that cannot be read ({error})"))?;
         let image =
             own.open_file(&image).map_err(|refused| format!("cannot be used: {refused}"))?;
@@ -426,7 +427,7 @@ impl Maker<'_> {
         image.sync_all().map_err(broken)?;
         let (checksum, data_bytes) = checksum(image, size_bytes).map_err(broken)?;
         let ageing = begun.elapsed();
-        let lock = Lock {
+        let lock = AgedImageLock {
             origin: origin_of(self.study, self.contender, size_bytes),
             size_bytes,
             data_bytes,
@@ -514,7 +515,7 @@ impl Maker<'_> {
             // A command of the study's runs as the user; the profiles are kurabe's own.
             user: self.study.user.clone().filter(|_| is_own && !is_trim),
             scratch: std::path::PathBuf::new(),
-            output: Output::Null,
+            output: OutputTarget::Null,
         };
         let usual = self.processes.device.replace(kept);
         let record = self.processes.execute(&spec, &mut |_: &Event| {});
@@ -549,7 +550,7 @@ fn unfinished(name: &str) -> String {
 }
 
 fn workload(name: &str, command: CommandLine) -> Workload {
-    Workload::of(name, Load::of_command(command))
+    Workload::of(name, WorkloadSpec::of_command(command))
 }
 
 #[cfg(test)]

@@ -7,17 +7,17 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use guest::Ended;
-use lab::event::{Event, Meeting, Turn};
+use lab::event::{Event, NodeBarrier, TrialCommand};
 use lab::record::Outcome;
 use lab::spec::{NodeDeath, TrialSpec};
 use serde::{Deserialize, Serialize};
 use trial::carry::{FSCK, SELF_TEST};
-use trial::stop::Stop;
+use trial::stop::StopFlag;
 use vocabulary::check::{Check, DURABILITY};
 
 use super::guest::{Boot, GRACE};
-use super::images::Images;
-use super::nodes::{Broken, MEET_MAX, Member, begin_all, boot_all, hear, meet, specs_of};
+use super::images::GuestImages;
+use super::nodes::{GuestNode, MEET_MAX, TrialFailure, begin_all, boot_all, hear, meet, specs_of};
 
 /// What became of the nodes after one was killed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -54,7 +54,7 @@ pub struct Other {
 /// How a death is judged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Verdict {
+pub enum DeathVerdict {
     /// All that was acknowledged is there, and the file system is sound.
     Held,
     /// It is not.
@@ -69,13 +69,13 @@ impl Death {
     }
 
     /// How it is judged, and why.
-    pub fn verdict(&self) -> (Verdict, String) {
+    pub fn verdict(&self) -> (DeathVerdict, String) {
         let found = |name| self.check(name).and_then(|check| check.first.clone());
         if let Some(first) = found(DURABILITY) {
-            return (Verdict::Violated, format!("the check: {first}"));
+            return (DeathVerdict::Violated, format!("the check: {first}"));
         }
         if let Some(first) = found(FSCK) {
-            return (Verdict::Violated, format!("fsck: {first}"));
+            return (DeathVerdict::Violated, format!("fsck: {first}"));
         }
         let why = match (&self.undecided, found(SELF_TEST)) {
             (Some(why), _) => why.clone(),
@@ -90,12 +90,12 @@ impl Death {
             }
             (None, Some(_)) => {
                 return (
-                    Verdict::Held,
+                    DeathVerdict::Held,
                     "everything acknowledged is there, fsck finds nothing".into(),
                 );
             }
         };
-        (Verdict::Inconclusive, why)
+        (DeathVerdict::Inconclusive, why)
     }
 }
 
@@ -108,8 +108,8 @@ pub fn kill(
     spec: &TrialSpec,
     disk: PathBuf,
     after: Duration,
-    images: &Images,
-    stop: &Stop,
+    images: &GuestImages,
+    stop: &StopFlag,
     on_event: &mut dyn FnMut(&Event),
 ) -> Result<Death, String> {
     let death = spec.node_death.as_ref().expect("a node is to be killed");
@@ -119,14 +119,14 @@ pub fn kill(
         "" => message,
         console => format!("{message}\n{console}"),
     };
-    let (mut members, _hub) = boot_all(&boot, spec, images, stop, on_event)
+    let (mut members, _frame_switch) = boot_all(&boot, spec, images, stop, on_event)
         .map_err(|unbooted| with_console(unbooted.message, &unbooted.console))?;
     let mut killed = None;
     let broken = follow(&mut members, &specs, (death, after), &mut killed, stop, on_event).err();
     let said = broken.map(|broken| match broken {
-        Broken::Stopped => ("it was stopped".to_string(), None),
-        Broken::TimedOut(_) => unreachable!("the node is named that is late"),
-        Broken::Node(place, why) => {
+        TrialFailure::Stopped => ("it was stopped".to_string(), None),
+        TrialFailure::TimedOut(_) => unreachable!("the node is named that is late"),
+        TrialFailure::Node(place, why) => {
             let heard = &members[place].heard;
             let record = heard.record.clone().and_then(|record| record.of(&specs[place]).ok());
             let own = match record.map(|record| record.outcome) {
@@ -179,10 +179,10 @@ pub fn kill(
     })
 }
 
-impl Member {
+impl GuestNode {
     fn end(self, is_broken: bool) -> Ended {
-        let Member { mut guest, speech, is_dead, .. } = self;
-        drop(speech);
+        let GuestNode { mut guest, line_writer, is_dead, .. } = self;
+        drop(line_writer);
         if is_broken {
             guest.kill();
         }
@@ -203,13 +203,13 @@ impl Other {
 /// Follows all nodes to their end. `killed` says when one was killed, how long after the run had begun, and whether its
 /// workload had ended by then.
 fn follow(
-    members: &mut [Member],
+    members: &mut [GuestNode],
     specs: &[TrialSpec],
     (death, after): (&NodeDeath, Duration),
     killed: &mut Option<(Instant, u64, bool)>,
-    stop: &Stop,
+    stop: &StopFlag,
     on_event: &mut dyn FnMut(&Event),
-) -> Result<(), Broken> {
+) -> Result<(), TrialFailure> {
     let lines = begin_all(members, specs);
     let mut until = None;
     let mut has_asked = false;
@@ -227,11 +227,11 @@ fn follow(
                 *killed = Some((Instant::now(), last.elapsed().as_nanos() as u64, had_ended));
                 (members[place].is_dead, members[place].waits) = (true, None);
                 if !members[place].guest.cut_power() {
-                    return Err(Broken::Node(place, "it could not be killed".into()));
+                    return Err(TrialFailure::Node(place, "it could not be killed".into()));
                 }
                 let words = format!("node {} was killed", death.node);
                 on_event(&Event::Status { text: words });
-                let died = serde_json::to_string(&Turn::Died { node: death.node });
+                let died = serde_json::to_string(&TrialCommand::Died { node: death.node });
                 let died = died.expect("a turn has a JSON form");
                 members
                     .iter_mut()
@@ -239,8 +239,8 @@ fn follow(
                     .for_each(|one| one.tell(died.clone()));
             }
         }
-        let waits_at_end = |member: &Member| {
-            member.is_dead || member.waits.is_some_and(|(at, _)| at == Meeting::End)
+        let waits_at_end = |member: &GuestNode| {
+            member.is_dead || member.waits.is_some_and(|(at, _)| at == NodeBarrier::End)
         };
         if has_asked || !members.iter().all(waits_at_end) {
             // Whoever has ended waits for the death, too.
@@ -253,25 +253,25 @@ fn follow(
                 members.iter().flat_map(|member| member.acknowledged.iter().cloned()).collect();
             all.sort_by_key(|(at, _)| *at);
             let acknowledged = all.into_iter().map(|(_, text)| text).collect();
-            let mut ask = Some(Turn::Ask { acknowledged });
+            let mut ask = Some(TrialCommand::Ask { acknowledged });
             for member in members.iter_mut().filter(|member| !member.is_dead) {
-                member.turn(&ask.take().unwrap_or(Turn::Go));
+                member.turn(&ask.take().unwrap_or(TrialCommand::Go));
             }
         }
-        let silent = |member: &mut Member| !member.is_dead && member.guest.is_silent();
+        let silent = |member: &mut GuestNode| !member.is_dead && member.guest.is_silent();
         if let Some(silent) = members.iter_mut().position(silent) {
             members[silent].guest.kill_silent();
-            return Err(Broken::Node(silent, "it gave no sign of life".into()));
+            return Err(TrialFailure::Node(silent, "it gave no sign of life".into()));
         }
         if until.is_some_and(|until| Instant::now() >= until) {
             let late = members.iter().position(|member| !member.is_done() && !member.is_dead);
             let late = late.expect("not all have ended");
             let phase = members[late].heard.phase.name();
             let words = format!("it came to no end within the time limit (phase {phase})");
-            return Err(Broken::Node(late, words));
+            return Err(TrialFailure::Node(late, words));
         }
         if stop.raised() {
-            return Err(Broken::Stopped);
+            return Err(TrialFailure::Stopped);
         }
     }
 }
@@ -315,13 +315,13 @@ mod tests {
             checks: checks(found),
             ..Death::default()
         };
-        assert_eq!(of([false, true, false]).verdict().0, Verdict::Held);
-        assert_eq!(of([true, true, false]).verdict().0, Verdict::Violated);
-        assert_eq!(of([false, true, true]).verdict().0, Verdict::Violated);
-        assert_eq!(of([false, false, false]).verdict().0, Verdict::Inconclusive);
+        assert_eq!(of([false, true, false]).verdict().0, DeathVerdict::Held);
+        assert_eq!(of([true, true, false]).verdict().0, DeathVerdict::Violated);
+        assert_eq!(of([false, true, true]).verdict().0, DeathVerdict::Violated);
+        assert_eq!(of([false, false, false]).verdict().0, DeathVerdict::Inconclusive);
         let silent = Death { acknowledged_by_dead: 0, ..of([false, true, false]) };
-        assert_eq!(silent.verdict().0, Verdict::Inconclusive);
+        assert_eq!(silent.verdict().0, DeathVerdict::Inconclusive);
         let hung = Death { undecided: Some("no end".into()), ..of([false, true, false]) };
-        assert_eq!(hung.verdict(), (Verdict::Inconclusive, "no end".into()));
+        assert_eq!(hung.verdict(), (DeathVerdict::Inconclusive, "no end".into()));
     }
 }

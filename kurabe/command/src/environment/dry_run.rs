@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use lab::quantity::{about_text, size_text};
 use lab::record::{Outcome, Phase, Record};
-use lab::spec::{Cache, CommandLine, Output, TrialSpec, Workload};
+use lab::spec::{Cache, CommandLine, OutputTarget, TrialSpec, Workload};
 use lab::study::Study;
 use trial::device::{self, part_bytes};
 use trial::filesystem;
-use vocabulary::load::Load;
+use vocabulary::workload::WorkloadSpec;
 
 use super::preflight::ground_of;
 use super::processes::Processes;
@@ -24,7 +24,7 @@ use crate::runner::Executor;
 
 /// What a dry run found.
 #[derive(Debug, Clone, Default)]
-pub struct Tried {
+pub struct DryRunReport {
     /// What making, mounting and unmounting all contenders once takes.
     pub around: Duration,
     /// What one run takes, by the name of its workload.
@@ -59,9 +59,9 @@ pub fn try_out(
     first: &TrialSpec,
     device_bytes: u64,
     processes: &mut Processes,
-) -> Result<Tried, Failure> {
+) -> Result<DryRunReport, Failure> {
     let dry = Dry::new(study, first, device_bytes, processes)?;
-    let (mut tried, mut problems) = (Tried::default(), Vec::new());
+    let (mut tried, mut problems) = (DryRunReport::default(), Vec::new());
     let mut working = Vec::new();
     for (number, contender) in study.contenders.iter().enumerate() {
         let access = filesystem::by_name(contender.file_system()).map(|found| found.access);
@@ -114,7 +114,7 @@ fn refused(mut problems: Vec<String>) -> Failure {
 
 /// A workload that does nothing, to see whether file systems can be made and mounted.
 fn nothing() -> Workload {
-    Workload::of("dry run", Load::of_command(CommandLine::Words(vec!["true".into()])))
+    Workload::of("dry run", WorkloadSpec::of_command(CommandLine::Words(vec!["true".into()])))
 }
 
 struct Dry<'a> {
@@ -187,7 +187,7 @@ impl<'a> Dry<'a> {
             idle_wait_ns_max: 0,
             // Nothing fills the holes of the image.
             discard: true,
-            output: Output::Null,
+            output: OutputTarget::Null,
             ..self.first.clone()
         };
         processes.device = Some(image);

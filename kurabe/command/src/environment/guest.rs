@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use guest::{Disk, End, Guest, Link};
+use guest::{Guest, GuestDisk, GuestEnd, Link};
 use lab::device::{DEVICES_MAX, MEMORY};
 use lab::event::Event;
 use lab::record::{GuestFacts, Outcome, Record};
@@ -20,10 +20,10 @@ use lab::spec::{Device, TrialSpec};
 use lab::study::Study;
 use trial::device::{Left, in_guest};
 use trial::lower;
-use trial::stop::Stop;
+use trial::stop::StopFlag;
 
-use super::images::{Images, layer_modules_of, module_of, modules_of_nodes};
-use super::lines::{self, Said};
+use super::images::{GuestImages, layer_modules_of, module_of, modules_of_nodes};
+use super::lines::{self, StreamEvent};
 use super::nodes;
 use super::processes::{Heard, LOOK_INTERVAL};
 use super::this_machine::ThisMachine;
@@ -41,8 +41,8 @@ const USER_SPACE_MODULES: [&str; 2] = ["fuse", "loop"];
 #[derive(Default)]
 pub struct Guests {
     host: ThisMachine,
-    stop: Stop,
-    images: Option<Images>,
+    stop: StopFlag,
+    images: Option<GuestImages>,
     /// A guest that was started for the trial that comes first.
     early: Option<Early>,
 }
@@ -57,7 +57,7 @@ struct Early {
 #[derive(PartialEq, Eq)]
 pub(super) struct Boot {
     place: String,
-    disks: Vec<Disk>,
+    disks: Vec<GuestDisk>,
     modules: Vec<&'static str>,
 }
 
@@ -67,7 +67,7 @@ impl Boot {
         let each = device.all().map(|one| disk_of(spec, one)).collect::<Result<Vec<_>, _>>()?;
         let disks = match (&each[..], parts_of(spec, device)) {
             ([one], Some(parts)) => {
-                let part = |part| Disk { part: Some(part), ..one.clone() };
+                let part = |part| GuestDisk { part: Some(part), ..one.clone() };
                 parts.into_iter().map(part).collect()
             }
             _ => each,
@@ -101,11 +101,12 @@ impl Boot {
         let mut modules: Vec<&str> = module_of(&spec.contender).into_iter().collect();
         modules.extend(modules_of_nodes(&spec.contender));
         modules.extend(trial::upper::modules(&spec.contender));
-        let disks = vec![Disk { path, part: None, direct: false, discard: false, shared: true }];
+        let disks =
+            vec![GuestDisk { path, part: None, direct: false, discard: false, shared: true }];
         Boot { place: place_of(spec).into(), disks, modules }
     }
 
-    pub fn begin(&self, images: &Images, link: Option<Link>) -> Result<Guest, String> {
+    pub fn begin(&self, images: &GuestImages, link: Option<Link>) -> Result<Guest, String> {
         let trusted = trust::owner::words();
         let mut words = vec!["trial", "--parent", "1"];
         words.extend(trusted.iter().map(String::as_str));
@@ -118,7 +119,7 @@ impl Boot {
 
 impl Early {
     /// Starts the guest of a trial. Where that fails, the trial itself will say why.
-    fn begin(images: &Images, spec: &TrialSpec, device: &Device) -> Option<Early> {
+    fn begin(images: &GuestImages, spec: &TrialSpec, device: &Device) -> Option<Early> {
         if spec.contender.environment.nodes() > 1 {
             return None;
         }
@@ -137,7 +138,7 @@ impl Environment for Guests {
         self.stop = preparation.stop.clone();
         let own = self.host.begin(preparation.stop, preparation.say)?;
         // Before the device is touched: a kernel may be missing.
-        let images = self.images.insert(Images::of(&preparation.study.contenders, own)?);
+        let images = self.images.insert(GuestImages::of(&preparation.study.contenders, own)?);
         let (early, first) = (&mut self.early, preparation.first);
         let mut made = |device: &Device| {
             *early = first(device).and_then(|spec| Early::begin(images, &spec, device));
@@ -202,17 +203,17 @@ impl Guests {
 /// Carries out a trial of power failures in a guest that is booted for it. Its disk is the file of the
 /// recording, `data`, to which the guest writes; nothing else of the trial is on a disk.
 pub fn cut_power(
-    images: &Images,
+    images: &GuestImages,
     spec: &TrialSpec,
     data: PathBuf,
-    stop: &Stop,
+    stop: &StopFlag,
     on_event: &mut dyn FnMut(&Event),
 ) -> Record {
     let mut modules: Vec<&str> = module_of(&spec.contender).into_iter().collect();
     modules.extend(USER_SPACE_MODULES);
     modules.extend(layer_modules_of(&spec.contender));
     modules.extend(trial::upper::modules(&spec.contender));
-    let disk = Disk { path: data, part: None, direct: false, discard: false, shared: false };
+    let disk = GuestDisk { path: data, part: None, direct: false, discard: false, shared: false };
     let boot = Boot { place: place_of(spec).into(), disks: vec![disk], modules };
     let begin = || boot.begin(images, None);
     let mut inside = spec.clone();
@@ -224,12 +225,12 @@ pub fn cut_power(
 
 /// Follows a guest that was started until its end. It hears of the trial as `inside` says.
 fn live(
-    images: &Images,
+    images: &GuestImages,
     spec: &TrialSpec,
     inside: TrialSpec,
     booted: Result<Guest, String>,
     again: &dyn Fn() -> Result<Guest, String>,
-    stop: &Stop,
+    stop: &StopFlag,
     on_event: &mut dyn FnMut(&Event),
 ) -> Record {
     let started = Instant::now();
@@ -268,7 +269,11 @@ fn live(
                 boot_ns: ended.boot.map(|boot| boot.as_nanos() as u64),
                 host_load,
                 end: ended.end.to_string(),
-                console: if ended.end == End::Completed { String::new() } else { ended.console },
+                console: if ended.end == GuestEnd::Completed {
+                    String::new()
+                } else {
+                    ended.console
+                },
             });
         }
     }
@@ -302,7 +307,7 @@ fn converse(
     guest: &mut Guest,
     inside: TrialSpec,
     heard: &mut Heard,
-    stop: &Stop,
+    stop: &StopFlag,
     on_event: &mut dyn FnMut(&Event),
 ) -> Option<u64> {
     let spec = TrialSpec { scratch: guest::inside::SCRATCH.into(), ..inside };
@@ -313,11 +318,11 @@ fn converse(
     let (sender, lines) = lines::channel();
     lines::read(output, lines::FOREIGN, 0, &sender);
     let text = serde_json::to_string(&spec).expect("a spec has a JSON form");
-    let speech = lines::Speech::new(input);
-    speech.say(text);
+    let line_writer = lines::LineWriter::new(input);
+    line_writer.say(text);
     loop {
         match lines.recv_timeout(LOOK_INTERVAL) {
-            Ok((_, Said::Line(line))) => {
+            Ok((_, StreamEvent::Line(line))) => {
                 if let Some(event) = heard.hear(&line) {
                     on_event(&event);
                 }
@@ -325,12 +330,12 @@ fn converse(
                     return None;
                 }
             }
-            Ok((_, Said::End(Some(why)))) => {
+            Ok((_, StreamEvent::End(Some(why)))) => {
                 heard.reason = format!(": {why}");
                 guest.kill();
                 return None;
             }
-            Ok((_, Said::End(None))) | Err(RecvTimeoutError::Disconnected) => return None,
+            Ok((_, StreamEvent::End(None))) | Err(RecvTimeoutError::Disconnected) => return None,
             Err(RecvTimeoutError::Timeout) => {}
         }
         let timed_out = limit_ns.filter(|_| until.is_some_and(|until| Instant::now() >= until));
@@ -346,7 +351,7 @@ fn converse(
 }
 
 /// Takes the guest that was started early, where it is the one that the trial needs.
-fn begin(early: &mut Option<Early>, images: &Images, boot: &Boot) -> Result<Guest, String> {
+fn begin(early: &mut Option<Early>, images: &GuestImages, boot: &Boot) -> Result<Guest, String> {
     match early.take() {
         Some(early) if early.boot == *boot => Ok(early.guest),
         // Killed before another one is started.
@@ -362,11 +367,11 @@ pub(super) fn place_of(spec: &TrialSpec) -> &str {
 }
 
 /// The disk that a device is in a guest.
-fn disk_of(spec: &TrialSpec, device: &Device) -> Result<Disk, String> {
+fn disk_of(spec: &TrialSpec, device: &Device) -> Result<GuestDisk, String> {
     let path = device.prepared.get("path").and_then(|path| path.as_str());
     let path = path
         .ok_or_else(|| format!("a guest's disk cannot be on a device of kind {}", device.kind))?;
-    Ok(Disk {
+    Ok(GuestDisk {
         path: path.into(),
         part: None,
         // Memory has no way past the page cache: it lies there.
@@ -406,7 +411,7 @@ pub(super) fn host_load() -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use lab::contender::Contender;
-    use lab::spec::Load;
+    use lab::spec::WorkloadSpec;
     use serde_json::json;
 
     use super::*;
@@ -422,7 +427,7 @@ mod tests {
         let booted = |contender: &str, device: &Device| {
             let known = trial::filesystem::known();
             let contender = Contender::parse(&format!("{contender} on debian"), &known).unwrap();
-            let load = Load::of_command(lab::spec::CommandLine::Words(Vec::new()));
+            let load = WorkloadSpec::of_command(lab::spec::CommandLine::Words(Vec::new()));
             let mut spec = spec(contender.clone(), None, workload(load, None, None), 0);
             let mut device = device.clone();
             device.layers.splice(0..0, contender.below_texts());
@@ -430,7 +435,7 @@ mod tests {
             let boot = Boot::of(&spec, &device).unwrap();
             let told = boot.devices(&spec);
             let told = told.all().map(|one| one.prepared["path"].as_str().unwrap().to_string());
-            let path = |disk: &Disk| disk.path.display().to_string();
+            let path = |disk: &GuestDisk| disk.path.display().to_string();
             let disks = boot.disks.iter().map(|disk| (path(disk), disk.part.clone()));
             (disks.collect::<Vec<_>>(), told.collect::<Vec<_>>())
         };

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use guest::{Error, Image, Kernel, Lock, Machine, Needs, Store};
+use guest::{Error, GuestMachine, Image, ImageLock, ImageStore, Kernel, Needs};
 use lab::contender::Contender;
 use serde_json::{Value, json};
 use trial::filesystem;
@@ -14,24 +14,24 @@ use vocabulary::suggestion::did_you_mean;
 use crate::exit::Failure;
 use crate::terminal::note;
 
-/// What many commands need; what else a command or a load needs, a guest reads from this machine. fio's
+/// What many commands need; what else a command or a workload needs, a guest reads from this machine. fio's
 /// libraries alone would be two thirds of an image, and each boot would unpack them.
 const PACKERS: [&str; 4] = ["tar", "rm", "gzip", "xz"];
 /// What programs that are packed read.
 const FILES: &[&str] = &["/etc/mke2fs.conf"];
 
 /// The images of a study's guests, ready to be booted.
-pub struct Images {
+pub struct GuestImages {
     images: BTreeMap<String, Image>,
     /// Their hardware.
-    pub machine: Machine,
+    pub machine: GuestMachine,
 }
 
-impl Images {
+impl GuestImages {
     /// Those that contenders name, built where they are not there.
-    pub fn of(contenders: &[Contender], own: &Directory) -> Result<Images, Failure> {
+    pub fn of(contenders: &[Contender], own: &Directory) -> Result<GuestImages, Failure> {
         let mut images: BTreeMap<String, Image> = BTreeMap::new();
-        let store = Store::open(own, lower::supplies())?;
+        let store = ImageStore::open(own, lower::supplies())?;
         for contender in contenders {
             let Some(place) = contender.environment.guest() else { continue };
             if !images.contains_key(place) {
@@ -47,7 +47,7 @@ impl Images {
         let first = images.values().next().expect("a contender lives in a guest");
         let at_once = contenders.iter().map(|contender| contender.environment.nodes());
         let machine = store.machine(first, available_bytes().ok(), at_once.max().unwrap_or(1))?;
-        Ok(Images { images, machine })
+        Ok(GuestImages { images, machine })
     }
 
     /// The image of a contender's place.
@@ -57,7 +57,7 @@ impl Images {
 
     /// What the result says of them.
     pub fn facts(&self) -> Value {
-        let images: Vec<&Lock> = self.images.values().map(Image::lock).collect();
+        let images: Vec<&ImageLock> = self.images.values().map(Image::lock).collect();
         json!({
             "emulator": guest::emulator_version(),
             "machine": self.machine,
@@ -97,7 +97,7 @@ pub fn layer_modules_of(contender: &Contender) -> impl Iterator<Item = &'static 
 }
 
 /// What the kernel of a contender's guest has not.
-pub fn lacks(contender: &Contender, lock: &Lock) -> Option<String> {
+pub fn lacks(contender: &Contender, lock: &ImageLock) -> Option<String> {
     let mut modules = kernel_modules_of(contender).into_iter();
     let module = modules.find(|module| lock.kernel.lacks(module))?;
     let (place, release) = (contender.environment.guest()?, &lock.kernel.release);
@@ -105,7 +105,7 @@ pub fn lacks(contender: &Contender, lock: &Lock) -> Option<String> {
 }
 
 /// The image of a guest, built when it is not there, or has not what these contenders need.
-pub fn image(store: &Store, place: &str, contenders: &[&Contender]) -> Result<Image, Failure> {
+pub fn image(store: &ImageStore, place: &str, contenders: &[&Contender]) -> Result<Image, Failure> {
     let kernel = Kernel::parse(place).map_err(|error| {
         let next = did_you_mean(place, &["debian"]);
         Failure::refused(next.map_or(error.to_string(), |next| format!("{error}; {next}")))

@@ -1,15 +1,15 @@
 //! Takes out of a study what cannot be had where it is carried out, when the study says so.
 
-use guest::Store;
+use guest::ImageStore;
 use lab::condition;
 use lab::contender::Contender;
 use lab::study::{LeftOut, Study};
-use loads::KINDS;
 use trial::filesystem;
 use trial::lower;
 use trial::upper;
 use trust::Directory;
-use vocabulary::load::{Load, STORE_OPTION};
+use vocabulary::workload::{STORE_OPTION, WorkloadSpec};
+use workloads::KINDS;
 
 use super::images::{built_for, image, lacks};
 use crate::exit::Failure;
@@ -29,8 +29,9 @@ fn leave_out(
 ) -> Result<(), Failure> {
     let baseline = study.contenders[study.baseline].label.clone();
     let mut left_out = Vec::new();
-    let lacks_of =
-        |load: &Load| KINDS.open(load).map_or_else(|error| vec![error], |load| load.missing());
+    let lacks_of = |load: &WorkloadSpec| {
+        KINDS.open(load).map_or_else(|error| vec![error], |load| load.missing())
+    };
     let workloads = &study.workloads;
     study.contenders.retain(|contender| {
         let in_guests = is_in_guests(contender);
@@ -141,7 +142,7 @@ pub fn leave_out_missing_in_guests(study: &mut Study) -> Result<(), Failure> {
         return Ok(());
     }
     let own = Directory::own().map_err(Failure::refused)?;
-    let store = Store::open(&own, lower::supplies())?;
+    let store = ImageStore::open(&own, lower::supplies())?;
     // Without a guest at all nothing is left of the study.
     for contender in &study.contenders {
         if let Some(place) = contender.environment.guest() {

@@ -12,7 +12,7 @@ use std::sync::mpsc::{self, Receiver, Sender, SyncSender, sync_channel};
 
 /// How much one speaker may say.
 #[derive(Debug, Clone, Copy)]
-pub struct Bounds {
+pub struct OutputBounds {
     /// Bytes of a line, its end included.
     pub line_bytes_max: u64,
     /// JSON values of a line, roughly: a parsed value takes many times the bytes of its text.
@@ -22,16 +22,16 @@ pub struct Bounds {
 }
 
 /// For kurabe's own process on this machine, which is believed: no record of it is as long as this.
-pub const OWN: Bounds =
-    Bounds { line_bytes_max: 1 << 30, line_values_max: usize::MAX, bytes_max: u64::MAX };
+pub const OWN: OutputBounds =
+    OutputBounds { line_bytes_max: 1 << 30, line_values_max: usize::MAX, bytes_max: u64::MAX };
 
 /// For a guest and another machine. A record with its histograms has some MiB and some 100,000 values.
-pub const FOREIGN: Bounds =
-    Bounds { line_bytes_max: 64 << 20, line_values_max: 1 << 20, bytes_max: 1 << 30 };
+pub const FOREIGN: OutputBounds =
+    OutputBounds { line_bytes_max: 64 << 20, line_values_max: 1 << 20, bytes_max: 1 << 30 };
 
 /// What came of one speaker.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Said {
+pub enum StreamEvent {
     /// A line, without its end.
     Line(String),
     /// There is nothing more: the end of the output, a line without an end or that is not UTF-8; with the
@@ -40,10 +40,10 @@ pub enum Said {
 }
 
 /// Lines of several speakers, each with its speaker's number.
-pub type Lines = Receiver<(usize, Said)>;
+pub type Lines = Receiver<(usize, StreamEvent)>;
 
 /// A channel for lines. A speaker waits until its line is taken.
-pub fn channel() -> (SyncSender<(usize, Said)>, Lines) {
+pub fn channel() -> (SyncSender<(usize, StreamEvent)>, Lines) {
     sync_channel(0)
 }
 
@@ -51,7 +51,7 @@ pub fn channel() -> (SyncSender<(usize, Said)>, Lines) {
 #[derive(Debug, Clone)]
 pub struct Allowance {
     left: Arc<AtomicU64>,
-    bounds: Bounds,
+    bounds: OutputBounds,
 }
 
 impl Allowance {
@@ -69,9 +69,9 @@ impl Allowance {
 /// Reads `output` in a thread, line by line, until it ends, says too much, or nobody listens.
 pub fn read(
     output: impl Read + Send + 'static,
-    bounds: Bounds,
+    bounds: OutputBounds,
     number: usize,
-    lines: &SyncSender<(usize, Said)>,
+    lines: &SyncSender<(usize, StreamEvent)>,
 ) -> Allowance {
     let lines = lines.clone();
     let allowance = Allowance { left: Arc::new(AtomicU64::new(bounds.bytes_max)), bounds };
@@ -80,7 +80,7 @@ pub fn read(
         let mut output = BufReader::new(output);
         loop {
             let said = next(&mut output, &left);
-            let is_end = matches!(said, Said::End(_));
+            let is_end = matches!(said, StreamEvent::End(_));
             // Nobody listens any more when the runner has given up.
             if lines.send((number, said)).is_err() || is_end {
                 return;
@@ -93,11 +93,11 @@ pub fn read(
 /// Says lines to another process from a thread of its own, so that one that does not read keeps nobody waiting.
 /// When this is dropped, the other side's input ends after what was said.
 #[derive(Debug)]
-pub struct Speech(Sender<String>);
+pub struct LineWriter(Sender<String>);
 
-impl Speech {
+impl LineWriter {
     /// Speaks through a pipe.
-    pub fn new(mut input: impl Write + Send + 'static) -> Speech {
+    pub fn new(mut input: impl Write + Send + 'static) -> LineWriter {
         let (sender, lines) = mpsc::channel::<String>();
         std::thread::spawn(move || {
             for line in lines {
@@ -107,7 +107,7 @@ impl Speech {
                 }
             }
         });
-        Speech(sender)
+        LineWriter(sender)
     }
 
     /// Says a line, as soon as the other side takes it.
@@ -116,29 +116,29 @@ impl Speech {
     }
 }
 
-fn next(output: &mut impl BufRead, allowance: &Allowance) -> Said {
+fn next(output: &mut impl BufRead, allowance: &Allowance) -> StreamEvent {
     let bounds = allowance.bounds;
     let mut line = Vec::new();
     if output.take(bounds.line_bytes_max).read_until(b'\n', &mut line).is_err() {
-        return Said::End(None);
+        return StreamEvent::End(None);
     }
     let bytes = line.len() as u64;
     if line.pop() != Some(b'\n') {
         let too_long = format!("it sent a line of more than {} MiB", bounds.line_bytes_max >> 20);
-        return Said::End((bytes == bounds.line_bytes_max).then_some(too_long));
+        return StreamEvent::End((bytes == bounds.line_bytes_max).then_some(too_long));
     }
     if !allowance.take(bytes) {
-        return Said::End(Some(format!("it sent more than {} MiB", bounds.bytes_max >> 20)));
+        return StreamEvent::End(Some(format!("it sent more than {} MiB", bounds.bytes_max >> 20)));
     }
     // Each value but the first follows one of these.
     let values = line.iter().filter(|byte| matches!(byte, b',' | b'[' | b'{')).count();
     if values > bounds.line_values_max {
-        return Said::End(Some(format!(
+        return StreamEvent::End(Some(format!(
             "it sent a line of more than {} values",
             bounds.line_values_max
         )));
     }
-    String::from_utf8(line).map_or(Said::End(None), Said::Line)
+    String::from_utf8(line).map_or(StreamEvent::End(None), StreamEvent::Line)
 }
 
 #[cfg(test)]
@@ -148,42 +148,46 @@ mod tests {
     #[test]
     fn one_that_does_not_read_keeps_nobody_waiting() {
         let (output, input) = std::io::pipe().unwrap();
-        let speech = Speech::new(input);
+        let line_writer = LineWriter::new(input);
         // More than a pipe holds.
         let long = "x".repeat(1 << 20);
-        speech.say(long.clone());
-        speech.say("end".into());
-        drop(speech);
+        line_writer.say(long.clone());
+        line_writer.say("end".into());
+        drop(line_writer);
         let lines: Vec<String> = BufReader::new(output).lines().map(Result::unwrap).collect();
         assert_eq!(lines, [long, "end".to_string()]);
     }
     use std::sync::atomic::AtomicUsize;
 
-    const SMALL: Bounds = Bounds { line_bytes_max: 8, line_values_max: 3, bytes_max: 20 };
+    const SMALL: OutputBounds =
+        OutputBounds { line_bytes_max: 8, line_values_max: 3, bytes_max: 20 };
 
-    fn all(text: &[u8]) -> Vec<Said> {
+    fn all(text: &[u8]) -> Vec<StreamEvent> {
         let (sender, lines) = channel();
         read(std::io::Cursor::new(text.to_vec()), SMALL, 7, &sender);
         drop(sender);
         lines.into_iter().map(|(number, said)| (assert_eq!(number, 7), said).1).collect()
     }
 
-    fn line(text: &str) -> Said {
-        Said::Line(text.into())
+    fn line(text: &str) -> StreamEvent {
+        StreamEvent::Line(text.into())
     }
 
     #[test]
     fn lines_come_in_their_order_until_the_end() {
-        assert_eq!(all(b""), [Said::End(None)]);
-        assert_eq!(all(b"one\n\ntwo\n"), [line("one"), line(""), line("two"), Said::End(None)]);
-        assert_eq!(all(b"one\nhalf"), [line("one"), Said::End(None)], "an incomplete line");
-        assert_eq!(all(b"one\n\xff\ntwo\n"), [line("one"), Said::End(None)], "not UTF-8");
+        assert_eq!(all(b""), [StreamEvent::End(None)]);
+        assert_eq!(
+            all(b"one\n\ntwo\n"),
+            [line("one"), line(""), line("two"), StreamEvent::End(None)]
+        );
+        assert_eq!(all(b"one\nhalf"), [line("one"), StreamEvent::End(None)], "an incomplete line");
+        assert_eq!(all(b"one\n\xff\ntwo\n"), [line("one"), StreamEvent::End(None)], "not UTF-8");
     }
 
     #[test]
     fn whoever_says_too_much_is_cut_off_with_the_reason() {
         let why = |text: &[u8]| match all(text).pop() {
-            Some(Said::End(Some(why))) => why,
+            Some(StreamEvent::End(Some(why))) => why,
             other => panic!("{other:?}"),
         };
         assert_eq!(all(b"1234567\n")[0], line("1234567"));

@@ -8,18 +8,18 @@
 use std::net::IpAddr;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use lab::event::{Event, Meeting};
+use lab::event::{Event, NodeBarrier};
 use lab::record::{Outcome, Phase, Record};
 use lab::reported::Reported;
-use lab::spec::{Node, Output, TrialSpec};
+use lab::spec::{NodeSpec, OutputTarget, TrialSpec};
 use lab::study::Study;
 use serde_json::{Map, Value, json};
-use trial::stop::Stop;
+use trial::stop::StopFlag;
 
 use super::nodes::{MEET_MAX, Part, cluster_name, together};
 use super::processes::STOP_GRACE;
-use super::remote::{Ask, Reply};
-use super::ssh::Host;
+use super::remote::{RemoteReply, RemoteRequest};
+use super::ssh::SshHost;
 use super::{Ended, Environment, Examined, Preparation, Ready};
 use crate::exit::Failure;
 use crate::runner::{Executor, Schedule};
@@ -31,15 +31,15 @@ const END_MAX: Duration = Duration::from_secs(10);
 
 /// Connections to several machines.
 pub struct Machines {
-    hosts: Vec<Host>,
-    stop: Stop,
+    hosts: Vec<SshHost>,
+    stop: StopFlag,
 }
 
 /// A node, and what was heard of it in a trial.
 struct Member {
     phase: Phase,
     /// Where it waits for the others, and since when.
-    waits: Option<(Meeting, Instant)>,
+    waits: Option<(NodeBarrier, Instant)>,
     /// When its run began.
     began: Option<Instant>,
     record: Option<Reported>,
@@ -63,16 +63,16 @@ impl Member {
 
 impl Machines {
     /// Several machines, with kurabe running on each.
-    pub fn connect(names: &[String], output: &Output) -> Result<Machines, Failure> {
-        let hosts = names.iter().map(|name| Host::connect(name, output));
-        Ok(Machines { hosts: hosts.collect::<Result<_, _>>()?, stop: Stop::default() })
+    pub fn connect(names: &[String], output: &OutputTarget) -> Result<Machines, Failure> {
+        let hosts = names.iter().map(|name| SshHost::connect(name, output));
+        Ok(Machines { hosts: hosts.collect::<Result<_, _>>()?, stop: StopFlag::default() })
     }
 
     /// The spec of each node.
     fn specs_of(&self, spec: &TrialSpec) -> Vec<TrialSpec> {
         let cluster = cluster_name();
         let addresses: Option<Vec<IpAddr>> = self.hosts.iter().map(|host| host.address).collect();
-        let node = Node {
+        let node = NodeSpec {
             number: 0,
             nodes: self.hosts.len() as u32,
             cluster,
@@ -80,7 +80,7 @@ impl Machines {
             secret: format!("{:032x}", rand::random::<u128>()),
         };
         let of_node = |number| TrialSpec {
-            node: Some(Node { number, ..node.clone() }),
+            node: Some(NodeSpec { number, ..node.clone() }),
             side_by_side: None,
             ..spec.clone()
         };
@@ -99,11 +99,11 @@ impl Machines {
         let specs = self.specs_of(spec);
         for (host, spec) in self.hosts.iter_mut().zip(&specs) {
             host.expect();
-            host.say(&Ask::CarryOut { specs: vec![spec.clone()], terms: None });
+            host.say(&RemoteRequest::CarryOut { specs: vec![spec.clone()], terms: None });
         }
         let was_stopped = self.stop.raised();
         let (members, broken) = self.converse(on_event);
-        if !self.hosts.iter().all(Host::is_there) {
+        if !self.hosts.iter().all(SshHost::is_there) {
             // Without one of them no other trial can follow.
             self.stop.raise();
         }
@@ -150,7 +150,7 @@ impl Machines {
                 if let Err((missing, why)) = self.meet(&mut members) {
                     members[missing].gone = Some(why);
                     broken = Some(missing);
-                    self.hosts[missing].say(&Ask::Abandon);
+                    self.hosts[missing].say(&RemoteRequest::Abandon);
                 }
                 continue;
             };
@@ -159,7 +159,7 @@ impl Machines {
                 let is_due = place > 0 || others_are_over;
                 match abandoned[place] {
                     None if place != failed && is_due && !members[place].is_over() => {
-                        self.hosts[place].say(&Ask::Abandon);
+                        self.hosts[place].say(&RemoteRequest::Abandon);
                         abandoned[place] = Some(Instant::now());
                     }
                     Some(since) if since.elapsed() > STOP_GRACE + END_MAX => {
@@ -175,7 +175,7 @@ impl Machines {
     /// Takes in what one machine says, if it says something.
     fn hear(&mut self, place: usize, member: &mut Member, on_event: &mut dyn FnMut(&Event)) {
         let event = match self.hosts[place].hear(LISTEN) {
-            Ok(Some(Reply::Said { event })) => event,
+            Ok(Some(RemoteReply::Said { event })) => event,
             Ok(_) => return,
             Err(failure) => {
                 member.gone.get_or_insert(failure.message);
@@ -209,7 +209,7 @@ impl Machines {
         let Some(missing) = members.iter().position(|member| !is_there(member)) else {
             for (host, member) in self.hosts.iter_mut().zip(members) {
                 member.waits = None;
-                host.say(&Ask::Go);
+                host.say(&RemoteRequest::Go);
             }
             return Ok(());
         };
@@ -278,7 +278,7 @@ impl Environment for Machines {
                 facts = ready.facts;
             }
         }
-        let names: Vec<&str> = self.hosts.iter().map(Host::name).collect();
+        let names: Vec<&str> = self.hosts.iter().map(SshHost::name).collect();
         facts.insert("ssh".into(), json!({ "hosts": names }));
         facts.insert("nodes".into(), nodes.into());
         Ok(Ready { device: None, size_bytes: 0, facts, ageing_ns: 0 })

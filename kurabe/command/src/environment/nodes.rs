@@ -12,19 +12,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
-use guest::{End, Ended, Guest, Link};
-use lab::event::{Event, Meeting, Turn};
-use lab::load::LoadReport;
+use guest::{Ended, Guest, GuestEnd, Link};
+use lab::event::{Event, NodeBarrier, TrialCommand};
 use lab::record::{GuestFacts, NodeRecord, Outcome, Phase, Record};
 use lab::reported::Reported;
-use lab::spec::{Node, TrialSpec};
+use lab::spec::{NodeSpec, TrialSpec};
+use lab::workload::WorkloadReport;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use trial::device::{Left, Prepared, in_guest};
-use trial::stop::Stop;
+use trial::stop::StopFlag;
 
 use super::guest::{Boot, GRACE, host_load, place_of};
-use super::images::Images;
-use super::lines::{self, Lines, Said};
+use super::images::GuestImages;
+use super::lines::{self, Lines, StreamEvent};
 use super::processes::{Heard, LOOK_INTERVAL};
 
 /// How long nodes wait for one that makes, mounts or unmounts. o2cb takes up to a minute to decide that a node is
@@ -36,12 +36,12 @@ pub(super) const MEET_MAX: Duration = Duration::from_secs(240);
 const ACKNOWLEDGED_MAX: usize = 100_000;
 
 /// One guest, and what was heard of it.
-pub(super) struct Member {
+pub(super) struct GuestNode {
     pub(super) guest: Guest,
-    pub(super) speech: Option<lines::Speech>,
+    pub(super) line_writer: Option<lines::LineWriter>,
     pub(super) heard: Heard,
     /// Where it waits for the others, and since when.
-    pub(super) waits: Option<(Meeting, Instant)>,
+    pub(super) waits: Option<(NodeBarrier, Instant)>,
     /// When its run began.
     pub(super) began: Option<Instant>,
     /// It was killed, and so nobody waits for it.
@@ -51,7 +51,7 @@ pub(super) struct Member {
 }
 
 /// Why a trial did not come to its end.
-pub(super) enum Broken {
+pub(super) enum TrialFailure {
     /// A node, by its place, failed or is gone; with what is known besides its own words.
     Node(usize, String),
     TimedOut(u64),
@@ -62,9 +62,9 @@ pub(super) enum Broken {
 pub fn run(
     mut record: Record,
     spec: &TrialSpec,
-    images: &Images,
+    images: &GuestImages,
     device: &dyn Prepared,
-    stop: &Stop,
+    stop: &StopFlag,
     on_event: &mut dyn FnMut(&Event),
 ) -> Record {
     let started = Instant::now();
@@ -81,11 +81,11 @@ pub fn run(
         }
     };
     let booted = Boot::of(spec, device.device())
-        .map_err(Unbooted::from)
+        .map_err(BootFailure::from)
         .and_then(|boot| boot_all(&boot, spec, images, stop, on_event));
-    let (mut members, hub) = match booted {
+    let (mut members, frame_switch) = match booted {
         Ok(booted) => booted,
-        Err(Unbooted { message, console }) => {
+        Err(BootFailure { message, console }) => {
             record.elapsed_ns = started.elapsed().as_nanos() as u64;
             record.outcome = if stop.raised() {
                 Outcome::Interrupted { phase: Phase::Mkfs }
@@ -103,12 +103,12 @@ pub fn run(
     let ends: Vec<(Ended, Heard, Option<Instant>)> = members
         .into_iter()
         .map(|member| {
-            let Member { guest, speech, heard, began, .. } = member;
-            drop(speech);
+            let GuestNode { guest, line_writer, heard, began, .. } = member;
+            drop(line_writer);
             (guest.end(broken.is_some()), heard, began)
         })
         .collect();
-    drop(hub);
+    drop(frame_switch);
     let facts = |ended: &Ended| GuestFacts {
         kernel: images.image(place_of(spec)).lock().kernel.release.to_string(),
         image: images.image(place_of(spec)).lock().id.clone(),
@@ -116,7 +116,11 @@ pub fn run(
         boot_ns: ended.boot.map(|boot| boot.as_nanos() as u64),
         host_load,
         end: ended.end.to_string(),
-        console: if ended.end == End::Completed { String::new() } else { ended.console.clone() },
+        console: if ended.end == GuestEnd::Completed {
+            String::new()
+        } else {
+            ended.console.clone()
+        },
     };
     let guest = facts(&ends[0].0);
     let phase = ends[0].1.phase;
@@ -129,9 +133,9 @@ pub fn run(
             }
             Err(message) => failed(message, String::new()),
         },
-        Some(Broken::Stopped) => Outcome::Interrupted { phase },
-        Some(Broken::TimedOut(limit_ns)) => Outcome::TimedOut { phase, limit_ns },
-        Some(Broken::Node(place, why)) => {
+        Some(TrialFailure::Stopped) => Outcome::Interrupted { phase },
+        Some(TrialFailure::TimedOut(limit_ns)) => Outcome::TimedOut { phase, limit_ns },
+        Some(TrialFailure::Node(place, why)) => {
             let (told, outcome) = of_node(place, why, ends, &specs, &consoles[place]);
             record = told.unwrap_or(record);
             outcome
@@ -156,7 +160,7 @@ pub(super) fn specs_of(spec: &TrialSpec) -> Vec<TrialSpec> {
     let nodes = spec.contender.environment.nodes();
     let cluster = cluster_name();
     let of_node = |number| TrialSpec {
-        node: Some(Node { number, nodes, cluster: cluster.clone(), ..Node::default() }),
+        node: Some(NodeSpec { number, nodes, cluster: cluster.clone(), ..NodeSpec::default() }),
         device: Some(in_guest(guest::inside::DISK.as_ref(), &[])),
         scratch: guest::inside::SCRATCH.into(),
         ..spec.clone()
@@ -165,14 +169,14 @@ pub(super) fn specs_of(spec: &TrialSpec) -> Vec<TrialSpec> {
 }
 
 /// Why not all nodes are there.
-pub(super) struct Unbooted {
+pub(super) struct BootFailure {
     pub(super) message: String,
     pub(super) console: String,
 }
 
-impl From<String> for Unbooted {
-    fn from(message: String) -> Unbooted {
-        Unbooted { message, console: String::new() }
+impl From<String> for BootFailure {
+    fn from(message: String) -> BootFailure {
+        BootFailure { message, console: String::new() }
     }
 }
 
@@ -180,16 +184,17 @@ impl From<String> for Unbooted {
 pub(super) fn boot_all(
     boot: &Boot,
     spec: &TrialSpec,
-    images: &Images,
-    stop: &Stop,
+    images: &GuestImages,
+    stop: &StopFlag,
     on_event: &mut dyn FnMut(&Event),
-) -> Result<(Vec<Member>, Hub), Unbooted> {
+) -> Result<(Vec<GuestNode>, FrameSwitch), BootFailure> {
     let nodes = spec.contender.environment.nodes();
     let place = place_of(spec);
     for is_last in [false, true] {
         let again = if is_last { " once more" } else { "" };
         on_event(&Event::Status { text: format!("booting {nodes} nodes on {place}{again}") });
-        let (links, hub) = network(nodes).map_err(|error| format!("the network: {error}"))?;
+        let (links, frame_switch) =
+            network(nodes).map_err(|error| format!("the network: {error}"))?;
         let mut guests = Vec::new();
         for link in links {
             guests.push(boot.begin(images, Some(link))?);
@@ -197,24 +202,24 @@ pub(super) fn boot_all(
         let stopped = || stop.raised();
         let unready = guests.iter_mut().position(|guest| !guest.wait_ready(&stopped));
         let Some(unready) = unready else {
-            return Ok((guests.into_iter().map(Member::new).collect(), hub));
+            return Ok((guests.into_iter().map(GuestNode::new).collect(), frame_switch));
         };
         let has_given_up = guests[unready].has_given_up();
         if is_last || !has_given_up || stopped() {
             let ended = guests.swap_remove(unready).end(true);
             let message = format!("node {} did not boot: {}", unready + 1, ended.end);
-            return Err(Unbooted { message, console: ended.console });
+            return Err(BootFailure { message, console: ended.console });
         }
     }
     unreachable!("the last attempt ends the loop")
 }
 
-impl Member {
-    fn new(guest: Guest) -> Member {
+impl GuestNode {
+    fn new(guest: Guest) -> GuestNode {
         let heard = Heard::new();
-        Member {
+        GuestNode {
             guest,
-            speech: None,
+            line_writer: None,
             heard,
             waits: None,
             began: None,
@@ -223,14 +228,14 @@ impl Member {
         }
     }
 
-    pub(super) fn turn(&mut self, turn: &Turn) {
+    pub(super) fn turn(&mut self, turn: &TrialCommand) {
         self.waits = None;
         self.tell(serde_json::to_string(turn).expect("a turn has a JSON form"));
     }
 
     pub(super) fn tell(&self, line: impl Into<String>) {
-        if let Some(speech) = &self.speech {
-            speech.say(line.into());
+        if let Some(line_writer) = &self.line_writer {
+            line_writer.say(line.into());
         }
     }
 
@@ -246,11 +251,11 @@ impl Member {
 }
 
 /// Gives every node its spec; what they say comes from then on.
-pub(super) fn begin_all(members: &mut [Member], specs: &[TrialSpec]) -> Lines {
+pub(super) fn begin_all(members: &mut [GuestNode], specs: &[TrialSpec]) -> Lines {
     let (sender, lines) = lines::channel();
     for (number, (member, spec)) in members.iter_mut().zip(specs).enumerate() {
         let (input, output) = member.guest.take_pipes();
-        member.speech = Some(lines::Speech::new(input));
+        member.line_writer = Some(lines::LineWriter::new(input));
         lines::read(output, lines::FOREIGN, number, &sender);
         member.tell(serde_json::to_string(spec).expect("a spec has a JSON form"));
     }
@@ -259,11 +264,11 @@ pub(super) fn begin_all(members: &mut [Member], specs: &[TrialSpec]) -> Lines {
 
 /// Hears all nodes until their records are there; gives why that did not come to be.
 fn converse(
-    members: &mut [Member],
+    members: &mut [GuestNode],
     specs: &[TrialSpec],
-    stop: &Stop,
+    stop: &StopFlag,
     on_event: &mut dyn FnMut(&Event),
-) -> Option<Broken> {
+) -> Option<TrialFailure> {
     let timeout_ns = specs[0].timeout_ns;
     let until = timeout_ns.map(|ns| Instant::now() + Duration::from_nanos(ns) + GRACE);
     let lines = begin_all(members, specs);
@@ -271,7 +276,7 @@ fn converse(
         if let Err(broken) = hear(members, &lines, on_event) {
             return Some(broken);
         }
-        if members.iter().all(Member::is_done) {
+        if members.iter().all(GuestNode::is_done) {
             return None;
         }
         if let Err(broken) = meet(members) {
@@ -279,31 +284,31 @@ fn converse(
         }
         if let Some(silent) = members.iter_mut().position(|member| member.guest.is_silent()) {
             members[silent].guest.kill_silent();
-            return Some(Broken::Node(silent, "it gave no sign of life".into()));
+            return Some(TrialFailure::Node(silent, "it gave no sign of life".into()));
         }
         if let (Some(limit_ns), true) =
             (timeout_ns, until.is_some_and(|until| Instant::now() >= until))
         {
-            return Some(Broken::TimedOut(limit_ns));
+            return Some(TrialFailure::TimedOut(limit_ns));
         }
         if stop.raised() {
-            return Some(Broken::Stopped);
+            return Some(TrialFailure::Stopped);
         }
     }
 }
 
 /// Takes in what one node says, if any says something.
 pub(super) fn hear(
-    members: &mut [Member],
+    members: &mut [GuestNode],
     lines: &Lines,
     on_event: &mut dyn FnMut(&Event),
-) -> Result<(), Broken> {
+) -> Result<(), TrialFailure> {
     let (number, said) = match lines.recv_timeout(LOOK_INTERVAL) {
         Ok(said) => said,
         Err(RecvTimeoutError::Timeout) => return Ok(()),
         Err(RecvTimeoutError::Disconnected) => {
             let gone = members.iter().position(|member| !member.is_done() && !member.is_dead);
-            return gone.map_or(Ok(()), |gone| Err(Broken::Node(gone, String::new())));
+            return gone.map_or(Ok(()), |gone| Err(TrialFailure::Node(gone, String::new())));
         }
     };
     let member = &mut members[number];
@@ -311,7 +316,7 @@ pub(super) fn hear(
         return Ok(());
     }
     match said {
-        Said::Line(line) => {
+        StreamEvent::Line(line) => {
             match member.heard.hear(&line) {
                 Some(Event::Meet { at }) => member.waits = Some((at, Instant::now())),
                 Some(Event::Acknowledged { text }) => member.acknowledge(text),
@@ -327,36 +332,41 @@ pub(super) fn hear(
                 None => {}
             }
             match &member.heard.record {
-                Some(record) if !record.is_completed() => Err(Broken::Node(number, String::new())),
+                Some(record) if !record.is_completed() => {
+                    Err(TrialFailure::Node(number, String::new()))
+                }
                 _ => Ok(()),
             }
         }
-        Said::End(why) => {
+        StreamEvent::End(why) => {
             if member.is_done() {
                 return Ok(());
             }
-            Err(Broken::Node(number, why.unwrap_or_default()))
+            Err(TrialFailure::Node(number, why.unwrap_or_default()))
         }
     }
 }
 
 /// Lets all nodes go on when they have met; gives the one that did not come.
-pub(super) fn meet(members: &mut [Member]) -> Result<(), Broken> {
+pub(super) fn meet(members: &mut [GuestNode]) -> Result<(), TrialFailure> {
     let Some((at, since)) = members.iter().find_map(|member| member.waits) else { return Ok(()) };
     let is_there =
-        |member: &Member| member.is_dead || member.waits.is_some_and(|(other, _)| other == at);
+        |member: &GuestNode| member.is_dead || member.waits.is_some_and(|(other, _)| other == at);
     let Some(missing) = members.iter().position(|member| !is_there(member)) else {
-        members.iter_mut().filter(|member| !member.is_dead).for_each(|one| one.turn(&Turn::Go));
+        members
+            .iter_mut()
+            .filter(|member| !member.is_dead)
+            .for_each(|one| one.turn(&TrialCommand::Go));
         return Ok(());
     };
     if members[missing].is_done() || members[missing].waits.is_some() {
         let why = format!("it did not come to {}", at.words());
-        return Err(Broken::Node(missing, why));
+        return Err(TrialFailure::Node(missing, why));
     }
     if !at.can_take_long() && since.elapsed() > MEET_MAX {
         let (words, seconds) = (at.words(), MEET_MAX.as_secs());
         let phase = members[missing].heard.phase.name();
-        return Err(Broken::Node(
+        return Err(TrialFailure::Node(
             missing,
             format!("it did not come to {words} within {seconds} s of the others (phase {phase})"),
         ));
@@ -403,9 +413,9 @@ pub(super) fn together(parts: Vec<Part>, specs: &[TrialSpec]) -> Result<Record, 
         };
         records.push((record, node));
     }
-    let loads: Option<Vec<&LoadReport>> =
+    let loads: Option<Vec<&WorkloadReport>> =
         records.iter().map(|(record, _)| record.load.as_ref()).collect();
-    let load = loads.map_or(Ok(None), |loads| loads::kind::merged(&loads))?;
+    let load = loads.map_or(Ok(None), |loads| workloads::kind::merged(&loads))?;
     Ok(Record::of_nodes(records, load))
 }
 
@@ -440,20 +450,20 @@ fn of_node(
 }
 
 /// What passes frames on among more than two guests, until it is dropped.
-pub(super) struct Hub {
+pub(super) struct FrameSwitch {
     ended: Arc<AtomicBool>,
 }
 
-impl Drop for Hub {
+impl Drop for FrameSwitch {
     fn drop(&mut self) {
         self.ended.store(true, Ordering::Relaxed);
     }
 }
 
 /// A network of so many guests: each one's end of it. Two are connected without anybody between them.
-fn network(nodes: u32) -> std::io::Result<(Vec<Link>, Hub)> {
+fn network(nodes: u32) -> std::io::Result<(Vec<Link>, FrameSwitch)> {
     let ended = Arc::new(AtomicBool::new(false));
-    let hub = Hub { ended: ended.clone() };
+    let frame_switch = FrameSwitch { ended: ended.clone() };
     let (mut own, mut theirs): (Vec<UnixDatagram>, Vec<UnixDatagram>) = (Vec::new(), Vec::new());
     if nodes == 2 {
         let (one, other) = UnixDatagram::pair()?;
@@ -470,7 +480,7 @@ fn network(nodes: u32) -> std::io::Result<(Vec<Link>, Hub)> {
     }
     let link =
         |(number, socket): (u8, UnixDatagram)| Link { socket: OwnedFd::from(socket), number };
-    Ok(((1u8..).zip(theirs).map(link).collect(), hub))
+    Ok(((1u8..).zip(theirs).map(link).collect(), frame_switch))
 }
 
 /// Passes each frame on to all other guests.
@@ -508,15 +518,15 @@ fn pass_on(sockets: &[UnixDatagram], ended: &AtomicBool) {
 mod tests {
     use super::*;
 
-    fn ends(nodes: u32) -> (Vec<UnixDatagram>, Hub) {
-        let (links, hub) = network(nodes).unwrap();
-        (links.into_iter().map(|link| UnixDatagram::from(link.socket)).collect(), hub)
+    fn ends(nodes: u32) -> (Vec<UnixDatagram>, FrameSwitch) {
+        let (links, frame_switch) = network(nodes).unwrap();
+        (links.into_iter().map(|link| UnixDatagram::from(link.socket)).collect(), frame_switch)
     }
 
     #[test]
     fn a_frame_reaches_every_other_guest_and_not_its_sender() {
         for nodes in [2, 3, 8] {
-            let (ends, _hub) = ends(nodes);
+            let (ends, _frame_switch) = ends(nodes);
             ends[1].send(b"frame").unwrap();
             let mut heard = [0; 16];
             for (number, end) in ends.iter().enumerate() {
@@ -533,7 +543,7 @@ mod tests {
 
     #[test]
     fn a_guest_that_is_gone_does_not_keep_the_others_from_hearing() {
-        let (mut ends, _hub) = ends(3);
+        let (mut ends, _frame_switch) = ends(3);
         drop(ends.remove(0));
         ends[0].send(b"still here").unwrap();
         assert_eq!(ends[1].recv(&mut [0; 16]).unwrap(), 10);

@@ -6,17 +6,17 @@ use std::path::{Path, PathBuf};
 use lab::contender::Contender;
 use lab::device::{Base, DeviceName};
 use lab::quantity::size_text;
-use lab::spec::{Output, Workload};
+use lab::spec::{OutputTarget, Workload};
 use lab::study::Study;
-use loads::KINDS;
 use trial::device::{self, DeviceRequest};
 use trial::filesystem::{self, Access};
 use trial::user::User;
 use trust::Directory;
 use trust::program::is_executable;
 use vocabulary::capacity::Capacity;
-use vocabulary::kind::Ground;
-use vocabulary::load::STORE_OPTION;
+use vocabulary::kind::BareTarget;
+use vocabulary::workload::STORE_OPTION;
+use workloads::KINDS;
 
 use super::{aged, left_out};
 use crate::exit::Failure;
@@ -24,7 +24,7 @@ use crate::request::programs::{missing_program, places_of, program_of, relative_
 use crate::terminal;
 
 /// A directory of a `dir:` contender, with the device and the inode that it has to keep.
-pub type Pinned = (PathBuf, (u64, u64));
+pub type PinnedDirectory = (PathBuf, (u64, u64));
 
 /// Files that must be allowed to be open at once: a runner has some six for each contender that takes
 /// turns, and who runs out of them cannot give back what was taken.
@@ -43,7 +43,7 @@ pub fn check_open_files() -> Result<(), Failure> {
 
 /// Refuses a study that cannot be carried out here, with everything that is in its way. Nothing of
 /// the study is executed. Gives the directories of `dir:` contenders with device and inode.
-pub fn preflight(study: &Study, destroy: Option<&str>) -> Result<Vec<Pinned>, Failure> {
+pub fn preflight(study: &Study, destroy: Option<&str>) -> Result<Vec<PinnedDirectory>, Failure> {
     check_open_files()?;
     let request = device_request(study, destroy)?;
     let mut problems = Vec::new();
@@ -63,7 +63,7 @@ pub fn preflight(study: &Study, destroy: Option<&str>) -> Result<Vec<Pinned>, Fa
             "making and mounting file systems needs root; run kurabe by sudo, or compare existing directories as dir:/path".into(),
         );
     }
-    if let Output::File(path) = &study.output
+    if let OutputTarget::File(path) = &study.output
         && let Err(refused) = trust::file::check_target(path)
     {
         problems.push(format!("--output: {refused}"));
@@ -187,16 +187,16 @@ fn trim_problem(study: &Study, workload: &Workload, job: &str) -> Option<String>
     Some(format!("workload '{name}': '{job}' trims, and {said}"))
 }
 
-/// Where a load works under a contender that has no directory for it.
-pub fn ground_of(access: Access) -> Option<Ground> {
+/// Where a workload works under a contender that has no directory for it.
+pub fn ground_of(access: Access) -> Option<BareTarget> {
     match access {
         Access::Mounted => None,
-        Access::RawDevice => Some(Ground::Raw),
-        Access::MinfsLibrary => Some(Ground::Library),
+        Access::RawDevice => Some(BareTarget::Raw),
+        Access::MinfsLibrary => Some(BareTarget::Library),
     }
 }
 
-/// What the user as whom the load is to run cannot do.
+/// What the user as whom the workload is to run cannot do.
 fn user_problems(study: &Study) -> Vec<String> {
     let Some(name) = &study.user else { return Vec::new() };
     let user = match User::to_become(name) {
@@ -222,11 +222,11 @@ fn user_problems(study: &Study) -> Vec<String> {
         Some(format!("contender '{}': --user {name}: {why}", contender.label))
     };
     let of_contenders = study.contenders.iter().filter_map(problem);
-    let of_loads = study.workloads.iter().flat_map(|workload| {
+    let of_workload = study.workloads.iter().flat_map(|workload| {
         let why = unusable(workload, &user).into_iter();
         why.map(|why| format!("workload '{}': --user {name} cannot {why}", workload.name))
     });
-    of_contenders.chain(of_loads).collect()
+    of_contenders.chain(of_workload).collect()
 }
 
 /// What of a workload's programs and files a user cannot execute or read, each with the next step.
@@ -335,7 +335,7 @@ fn relative_words(program: &str) -> String {
     format!("is looked for in the run's directory, which is empty; {next}")
 }
 
-/// Reads the programs and jobs that the loads name.
+/// Reads the programs and jobs that the workloads name.
 pub fn read_files(study: &mut Study) -> Result<(), Failure> {
     for workload in &mut study.workloads {
         if let Ok(load) = KINDS.open(&workload.load)
@@ -350,7 +350,7 @@ pub fn read_files(study: &mut Study) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The space that a load has: the device's, or what is free where the smallest of the existing
+/// The space that a workload has: the device's, or what is free where the smallest of the existing
 /// directories lies.
 pub fn capacity(study: &Study, request: &DeviceRequest) -> Option<Capacity> {
     if needs_device(study) {

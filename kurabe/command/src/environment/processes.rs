@@ -13,20 +13,20 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use lab::event::{Event, Mark, Turn};
+use lab::event::{DiskMark, Event, TrialCommand};
 use lab::record::{Outcome, Phase, Record};
 use lab::reported::Reported;
-use lab::slice::Slice;
+use lab::slice::RunRecord;
 use lab::spec::{Device, TrialSpec};
 use rustix::process::{Pid, Signal, kill_process};
 use trial::device::{Left, Prepared};
 use trial::ledger::Ledger;
 use trial::scratch::Scratch;
-use trial::stop::Stop;
+use trial::stop::StopFlag;
 use trust::Directory;
 
-use super::lines::{self, Said};
-use super::preflight::Pinned;
+use super::lines::{self, StreamEvent};
+use super::preflight::PinnedDirectory;
 use crate::runner::{Executor, Schedule};
 
 /// How long a stopped trial may take to unmount and detach before it is killed; the kernel gives
@@ -35,7 +35,7 @@ pub const STOP_GRACE: Duration = Duration::from_secs(90);
 
 /// What the trial of a node is told by whoever runs the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Order {
+pub enum NodeCommand {
     /// All have met.
     Go,
     /// Another node failed: stop, and give back what was taken.
@@ -47,13 +47,13 @@ pub struct Processes {
     /// kurabe's own directory.
     pub own: Arc<Directory>,
     ledger: Arc<Ledger>,
-    stop: Stop,
+    stop: StopFlag,
     /// The device of the study, where one is needed.
     pub device: Option<Box<dyn Prepared>>,
     /// The directories of `dir:` contenders, each with its device and inode.
-    pub directories: Vec<Pinned>,
+    pub directories: Vec<PinnedDirectory>,
     /// What the trial of a node is told, where there are several.
-    pub orders: Option<Receiver<Order>>,
+    pub orders: Option<Receiver<NodeCommand>>,
     /// The scratch directories of earlier trials that could not be given back.
     left: Vec<Scratch>,
 }
@@ -68,7 +68,7 @@ impl Executor for Processes {
         on_event: &mut dyn FnMut(&Event),
     ) -> Vec<Record> {
         let (sender, lines) = lines::channel();
-        let mut trials: Vec<Talk> = Vec::new();
+        let mut trials: Vec<TrialConnection> = Vec::new();
         let (mut is_ending, mut is_abandoned) = (false, false);
         // What was said of the trial before is said too late.
         while self.orders.as_ref().is_some_and(|orders| orders.try_recv().is_ok()) {}
@@ -94,24 +94,26 @@ impl Executor for Processes {
                 None => orders.try_recv().ok(),
             });
             match (order, meets) {
-                (Some(Order::Abandon), _) => is_abandoned = true,
-                (Some(Order::Go), Some(number)) if !is_stopped => trials[number].give(&Turn::Go),
+                (Some(NodeCommand::Abandon), _) => is_abandoned = true,
+                (Some(NodeCommand::Go), Some(number)) if !is_stopped => {
+                    trials[number].give(&TrialCommand::Go)
+                }
                 _ => {}
             }
             // One that meets the others says nothing but its end.
             let patience = if meets.is_some() { Duration::ZERO } else { LOOK_INTERVAL };
             match lines.recv_timeout(patience) {
-                Ok((number, Said::Line(line))) => {
+                Ok((number, StreamEvent::Line(line))) => {
                     let said = trials[number].hear(&line, on_event);
                     if let (Some(slice), Some(schedule)) = (said, &mut schedule) {
                         schedule.took(&slice);
                     }
                 }
-                Ok((number, Said::End(why))) => trials[number].ended(why),
+                Ok((number, StreamEvent::End(why))) => trials[number].ended(why),
                 Err(_) => {}
             }
             if is_stopped {
-                trials.iter_mut().for_each(Talk::stop);
+                trials.iter_mut().for_each(TrialConnection::stop);
             }
         }
         let is_over = schedule.is_some_and(|schedule| schedule.is_over());
@@ -122,7 +124,7 @@ impl Executor for Processes {
 
 impl Processes {
     /// Trials without a device, with their scratch directories in kurabe's own, and in `ledger`.
-    pub fn new(own: Arc<Directory>, ledger: Arc<Ledger>, stop: Stop) -> Processes {
+    pub fn new(own: Arc<Directory>, ledger: Arc<Ledger>, stop: StopFlag) -> Processes {
         let (directories, left) = (Vec::new(), Vec::new());
         Processes { own, ledger, stop, device: None, directories, orders: None, left }
     }
@@ -174,15 +176,15 @@ impl Processes {
         spec: &TrialSpec,
         number: usize,
         is_stopped: bool,
-        lines: &SyncSender<(usize, Said)>,
-    ) -> Talk {
+        lines: &SyncSender<(usize, StreamEvent)>,
+    ) -> TrialConnection {
         let mut spec = spec.clone();
         spec.directory_identity = spec.contender.directory().and_then(|directory| {
             let pinned = self.directories.iter().find(|(path, _)| path == directory);
             pinned.map(|(_, identity)| *identity)
         });
         let unix_ns = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
-        let mut talk = Talk {
+        let mut connection = TrialConnection {
             started: Instant::now(),
             unix_ns: unix_ns as u64,
             scratch: None,
@@ -194,21 +196,21 @@ impl Processes {
             stop_asked: None,
             spec,
         };
-        talk.problem = if is_stopped {
+        connection.problem = if is_stopped {
             Some("the study was stopped".into())
         } else {
-            self.start(&mut talk, number, lines).err()
+            self.start(&mut connection, number, lines).err()
         };
-        talk
+        connection
     }
 
     fn start(
         &mut self,
-        talk: &mut Talk,
+        connection: &mut TrialConnection,
         number: usize,
-        lines: &SyncSender<(usize, Said)>,
+        lines: &SyncSender<(usize, StreamEvent)>,
     ) -> Result<(), String> {
-        let spec = &mut talk.spec;
+        let spec = &mut connection.spec;
         if let (Some(device), Some(together)) = (&self.device, spec.side_by_side) {
             let layers = spec.device.take().map(|device| device.layers).unwrap_or_default();
             let part = device.part(together.part, together.contenders);
@@ -216,7 +218,7 @@ impl Processes {
         }
         let scratch = self.make_scratch(spec)?;
         spec.scratch = scratch.path();
-        talk.scratch = Some(scratch);
+        connection.scratch = Some(scratch);
         let mut child = spawn().map_err(|error| format!("the trial cannot be started: {error}"))?;
         let output = child.stdout.take().expect("the output is a pipe");
         lines::read(output, lines::OWN, number, lines);
@@ -224,14 +226,14 @@ impl Processes {
         // gone.
         let input = child.stdin.take().expect("the input is a pipe");
         let text = serde_json::to_string(spec).expect("a spec has a JSON form");
-        talk.running = Some((child, input));
-        talk.state = State::Beginning;
-        talk.tell(&text).map_err(|error| format!("the trial took no spec: {error}"))
+        connection.running = Some((child, input));
+        connection.state = State::Beginning;
+        connection.tell(&text).map_err(|error| format!("the trial took no spec: {error}"))
     }
 
     /// The record of a trial that has ended, however it did, with everything given back.
-    fn record_of(&mut self, talk: Talk, is_stopped: bool) -> Record {
-        let Talk { spec, scratch, running, heard, problem, .. } = talk;
+    fn record_of(&mut self, connection: TrialConnection, is_stopped: bool) -> Record {
+        let TrialConnection { spec, scratch, running, heard, problem, .. } = connection;
         let Heard { phase, record, reason, made } = heard;
         let (record, problem) = match record.map(|record| record.of(&spec)) {
             Some(Ok(record)) => (Some(record), problem),
@@ -252,8 +254,8 @@ impl Processes {
                     status.unwrap_or_default()
                 ),
             };
-            let mut record = Record::begun(&spec, talk.unix_ns);
-            record.elapsed_ns = talk.started.elapsed().as_nanos() as u64;
+            let mut record = Record::begun(&spec, connection.unix_ns);
+            record.elapsed_ns = connection.started.elapsed().as_nanos() as u64;
             record.outcome = if is_stopped {
                 Outcome::Interrupted { phase }
             } else {
@@ -277,7 +279,7 @@ pub const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 /// How far a trial is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// It makes its file system and what the load needs.
+    /// It makes its file system and what the workload needs.
     Beginning,
     /// It settles.
     Settling,
@@ -293,8 +295,8 @@ enum State {
     Ended,
 }
 
-/// The talk with one trial's process.
-struct Talk {
+/// The connection to one trial's process.
+struct TrialConnection {
     spec: TrialSpec,
     started: Instant,
     unix_ns: u64,
@@ -309,7 +311,7 @@ struct Talk {
     stop_asked: Option<Instant>,
 }
 
-impl Talk {
+impl TrialConnection {
     fn tell(&mut self, line: &str) -> io::Result<()> {
         let Some((_, input)) = &mut self.running else { return Ok(()) };
         writeln!(input, "{line}")?;
@@ -317,20 +319,20 @@ impl Talk {
     }
 
     /// Gives it a turn, or tells it that there are no more. One that is gone says so by itself.
-    fn give(&mut self, turn: &Turn) {
+    fn give(&mut self, turn: &TrialCommand) {
         let _ = self.tell(&serde_json::to_string(turn).expect("a turn has a JSON form"));
         match turn {
-            Turn::Slice { .. } => self.state = State::Turn,
-            Turn::End => self.state = State::Ending,
-            Turn::Go => self.meets = false,
-            Turn::Died { .. } | Turn::Ask { .. } => {
+            TrialCommand::Slice { .. } => self.state = State::Turn,
+            TrialCommand::End => self.state = State::Ending,
+            TrialCommand::Go => self.meets = false,
+            TrialCommand::Died { .. } | TrialCommand::Ask { .. } => {
                 unreachable!("a node that is killed is a guest")
             }
         }
     }
 
     /// Takes in a line; gives the slice when it was of one.
-    fn hear(&mut self, line: &str, on_event: &mut dyn FnMut(&Event)) -> Option<Slice> {
+    fn hear(&mut self, line: &str, on_event: &mut dyn FnMut(&Event)) -> Option<RunRecord> {
         let event = self.heard.hear(line)?;
         match &event {
             Event::Phase { phase: Phase::Settle } if self.state == State::Beginning => {
@@ -379,8 +381,12 @@ impl Talk {
 
 /// Gives the next turn when nobody has one and everybody is ready for it; when there are no more,
 /// ends the trials one after the other.
-fn pass_the_turn(trials: &mut [Talk], schedule: &mut Schedule<'_>, is_ending: &mut bool) {
-    let is_busy = |trial: &Talk| {
+fn pass_the_turn(
+    trials: &mut [TrialConnection],
+    schedule: &mut Schedule<'_>,
+    is_ending: &mut bool,
+) {
+    let is_busy = |trial: &TrialConnection| {
         matches!(trial.state, State::Beginning | State::Settling | State::Turn | State::Ending)
     };
     if trials.iter().any(is_busy) {
@@ -395,7 +401,7 @@ fn pass_the_turn(trials: &mut [Talk], schedule: &mut Schedule<'_>, is_ending: &m
         }
     }
     if let Some(number) = live.first() {
-        trials[*number].give(&Turn::End);
+        trials[*number].give(&TrialCommand::End);
     }
 }
 
@@ -421,7 +427,7 @@ pub struct Heard {
     /// What it said of its own end, after a colon.
     pub reason: String,
     /// What it said that it made on its disk.
-    pub made: Vec<Mark>,
+    pub made: Vec<DiskMark>,
 }
 
 impl Heard {

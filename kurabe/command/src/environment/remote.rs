@@ -13,10 +13,10 @@ use lab::event::Event;
 use lab::spec::TrialSpec;
 use lab::study::Study;
 use serde::{Deserialize, Serialize};
-use trial::stop::Stop;
+use trial::stop::StopFlag;
 
 use super::left_out::leave_out_missing;
-use super::processes::{LOOK_INTERVAL, Order};
+use super::processes::{LOOK_INTERVAL, NodeCommand};
 use super::this_machine::ThisMachine;
 use super::{Environment, Examined, Preparation, Ready, believe_commands};
 use crate::exit::{self, Failure};
@@ -30,7 +30,7 @@ const SILENCE_MAX: Duration = Duration::from_secs(120);
 /// A request.
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "kebab-case")]
-pub enum Ask {
+pub enum RemoteRequest {
     /// Refuse commands of a study that was asked for earlier, if somebody else can have exchanged here what they
     /// name. Comes before the first request, where it is asked at all.
     Believe {
@@ -66,7 +66,7 @@ pub enum Ask {
 /// A reply.
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "reply", rename_all = "kebab-case")]
-pub enum Reply {
+pub enum RemoteReply {
     /// The study can be carried out.
     Examined {
         /// As what.
@@ -112,18 +112,18 @@ pub enum Reply {
 
 /// `kurabe remote`.
 pub fn main() -> Result<u8, Failure> {
-    let stop = Stop::on_signals().map_err(Failure::broken)?;
+    let stop = StopFlag::on_signals().map_err(Failure::broken)?;
     let (asks, orders) = listen(&stop);
     std::thread::spawn(|| {
         loop {
             std::thread::sleep(LIVE_INTERVAL);
-            say(&Reply::Live);
+            say(&RemoteReply::Live);
         }
     });
     say(&match serve(&asks, orders, &stop) {
-        Ok(left) => Reply::Ended { left },
+        Ok(left) => RemoteReply::Ended { left },
         Err(Failure { code, message }) => {
-            Reply::Failed { is_refused: code == exit::REFUSED, message }
+            RemoteReply::Failed { is_refused: code == exit::REFUSED, message }
         }
     });
     Ok(exit::OK)
@@ -131,46 +131,46 @@ pub fn main() -> Result<u8, Failure> {
 
 /// What could not be given back.
 fn serve(
-    asks: &Receiver<Ask>,
-    orders: Receiver<Order>,
-    stop: &Stop,
+    asks: &Receiver<RemoteRequest>,
+    orders: Receiver<NodeCommand>,
+    stop: &StopFlag,
 ) -> Result<Vec<String>, Failure> {
     let mut ask = asks.recv();
-    if let Ok(Ask::Believe { study }) = ask {
+    if let Ok(RemoteRequest::Believe { study }) = ask {
         believe_commands(&study)?;
         ask = asks.recv();
     }
-    let Ok(Ask::Examine { mut study, destroy }) = ask else { return Ok(Vec::new()) };
+    let Ok(RemoteRequest::Examine { mut study, destroy }) = ask else { return Ok(Vec::new()) };
     leave_out_missing(&mut study)?;
     let mut here = ThisMachine::default();
     here.orders = Some(orders);
     let examined = here.examine(&study, destroy.as_deref())?;
     let study = examined.study.clone();
-    say(&Reply::Examined { examined: Box::new(examined) });
+    say(&RemoteReply::Examined { examined: Box::new(examined) });
 
-    let Ok(Ask::Prepare) = asks.recv() else { return Ok(Vec::new()) };
+    let Ok(RemoteRequest::Prepare) = asks.recv() else { return Ok(Vec::new()) };
     let mut filled = |fill: trial::device::Progress| {
-        say(&Reply::Filled { done_bytes: fill.done_bytes, total_bytes: fill.total_bytes });
+        say(&RemoteReply::Filled { done_bytes: fill.done_bytes, total_bytes: fill.total_bytes });
     };
     let ready = here.prepare(Preparation {
         study: &study,
         stop,
         filled: &mut filled,
-        say: &|text| say(&Reply::Note { text: text.into() }),
+        say: &|text| say(&RemoteReply::Note { text: text.into() }),
         first: &|_| None,
         aged: &|_| (),
         tried: None,
     })?;
-    say(&Reply::Prepared { ready: Box::new(ready) });
+    say(&RemoteReply::Prepared { ready: Box::new(ready) });
 
     // Ends with whoever asks, and with a stop.
-    while let Ok(Ask::CarryOut { specs, terms }) = asks.recv() {
+    while let Ok(RemoteRequest::CarryOut { specs, terms }) = asks.recv() {
         let begun = Instant::now();
         let clock = || begun.elapsed();
         let mut schedule = terms.map(|terms| Schedule::new(terms, &clock));
-        let mut on_event = |event: &Event| say(&Reply::Said { event: event.clone() });
+        let mut on_event = |event: &Event| say(&RemoteReply::Said { event: event.clone() });
         for record in here.run(&specs, schedule.as_mut(), &mut on_event) {
-            say(&Reply::Said { event: Event::Record { record: record.into() } });
+            say(&RemoteReply::Said { event: Event::Record { record: record.into() } });
         }
     }
     let ended = here.end();
@@ -182,7 +182,7 @@ fn serve(
 
 /// The requests as they come in, and what concerns the trial that goes on. There are no more, and the stop is raised, once who asks said so, is
 /// gone or is silent.
-fn listen(stop: &Stop) -> (Receiver<Ask>, Receiver<Order>) {
+fn listen(stop: &StopFlag) -> (Receiver<RemoteRequest>, Receiver<NodeCommand>) {
     let (heard, lines) = channel();
     std::thread::spawn(move || {
         let all = io::stdin().lines().map_while(Result::ok);
@@ -200,10 +200,10 @@ fn listen(stop: &Stop) -> (Receiver<Ask>, Receiver<Order>) {
             };
             last = Instant::now();
             match serde_json::from_str(&line) {
-                Ok(Ask::Live) => {}
-                Ok(Ask::Go) => tell.send(Order::Go).unwrap_or(()),
-                Ok(Ask::Abandon) => tell.send(Order::Abandon).unwrap_or(()),
-                Ok(Ask::Stop) | Err(_) => break,
+                Ok(RemoteRequest::Live) => {}
+                Ok(RemoteRequest::Go) => tell.send(NodeCommand::Go).unwrap_or(()),
+                Ok(RemoteRequest::Abandon) => tell.send(NodeCommand::Abandon).unwrap_or(()),
+                Ok(RemoteRequest::Stop) | Err(_) => break,
                 Ok(ask) => sender.send(ask).unwrap_or(()),
             }
         }
@@ -213,7 +213,7 @@ fn listen(stop: &Stop) -> (Receiver<Ask>, Receiver<Order>) {
 }
 
 /// Says something to whoever asks. One that is gone hears nothing; the end of its input says so.
-fn say(reply: &Reply) {
+fn say(reply: &RemoteReply) {
     let mut line = serde_json::to_vec(reply).expect("a reply has a JSON form");
     line.push(b'\n');
     let mut output = io::stdout().lock();

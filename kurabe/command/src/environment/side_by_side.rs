@@ -7,10 +7,10 @@ use lab::quantity::size_text;
 use lab::spec::Workload;
 use lab::study::Study;
 use lab::words::grouped;
-use loads::KINDS;
 use trial::device::{DeviceRequest, part_bytes};
 use trial::filesystem;
 use vocabulary::capacity::Capacity;
+use workloads::KINDS;
 
 use crate::exit::Failure;
 

@@ -20,15 +20,15 @@ use lab::environment::check_host;
 use lab::event::Event;
 use lab::record::{Outcome, Phase, Record};
 use lab::reported::Reported;
-use lab::spec::{Output, TrialSpec};
+use lab::spec::{OutputTarget, TrialSpec};
 use lab::study::Study;
 use serde_json::json;
 use trial::device::Progress;
-use trial::stop::Stop;
+use trial::stop::StopFlag;
 
-use super::lines::{self, Allowance, Lines, Said, Speech};
+use super::lines::{self, Allowance, LineWriter, Lines, StreamEvent};
 use super::processes::{LOOK_INTERVAL, STOP_GRACE};
-use super::remote::{Ask, Reply};
+use super::remote::{RemoteReply, RemoteRequest};
 use super::{Ended, Environment, Examined, Preparation, Ready};
 use crate::exit::Failure;
 use crate::runner::{Executor, Schedule};
@@ -130,7 +130,7 @@ fn foreign_list(name: &str, texts: Vec<String>) -> Vec<String> {
 }
 
 /// The connection to another machine, on which kurabe runs.
-pub struct Host {
+pub struct SshHost {
     name: String,
     /// What ssh is told.
     to: String,
@@ -141,20 +141,20 @@ pub struct Host {
     /// Until kurabe runs there.
     input: Option<ChildStdin>,
     /// From then on.
-    speech: Option<Speech>,
+    line_writer: Option<LineWriter>,
     lines: Lines,
     allowance: Allowance,
     complaint: Option<JoinHandle<String>>,
     last_said: Instant,
     last_heard: Instant,
     /// The stop of this side; raised when the connection is lost.
-    stop: Stop,
+    stop: StopFlag,
     stop_asked: Option<Instant>,
     /// Why the connection is no more; empty where nobody said.
     lost: Option<String>,
 }
 
-impl Host {
+impl SshHost {
     /// As ssh was told it.
     pub fn name(&self) -> &str {
         &self.name
@@ -165,21 +165,21 @@ impl Host {
         self.lost.is_none()
     }
 
-    /// Another machine, with kurabe running there. Refuses what the load is to write here.
-    pub fn connect(name: &str, output: &Output) -> Result<Host, Failure> {
+    /// Another machine, with kurabe running there. Refuses what the workload is to write here.
+    pub fn connect(name: &str, output: &OutputTarget) -> Result<SshHost, Failure> {
         // It may come from a file.
         check_host(name).map_err(Failure::refused)?;
-        if !matches!(output, Output::Null | Output::Pipe) {
+        if !matches!(output, OutputTarget::Null | OutputTarget::Pipe) {
             return Err(Failure::refused(format!(
                 "--output: a workload on {name} shows and writes nothing here; leave it out"
             )));
         }
-        let mut host = Host::start(name)?;
+        let mut host = SshHost::start(name)?;
         host.install()?;
         Ok(host)
     }
 
-    fn start(name: &str) -> Result<Host, Failure> {
+    fn start(name: &str) -> Result<SshHost, Failure> {
         let mut ssh = trust::program::command("ssh").map_err(|not_found| {
             Failure::refused(format!("{not_found}; apt-get install openssh-client"))
         })?;
@@ -206,19 +206,19 @@ impl Host {
         let output = ssh.stdout.take().expect("the output is a pipe");
         let allowance = lines::read(output, lines::FOREIGN, 0, &sender);
         let complaint = ssh.stderr.take().expect("the errors are a pipe");
-        Ok(Host {
+        Ok(SshHost {
             name: name.into(),
             to,
             address: None,
             input: ssh.stdin.take(),
-            speech: None,
+            line_writer: None,
             ssh,
             lines,
             allowance,
             complaint: Some(std::thread::spawn(|| last_lines(complaint))),
             last_said: Instant::now(),
             last_heard: Instant::now(),
-            stop: Stop::default(),
+            stop: StopFlag::default(),
             stop_asked: None,
             lost: None,
         })
@@ -233,15 +233,15 @@ impl Host {
         loop {
             let left = until.saturating_duration_since(Instant::now());
             let line = match self.lines.recv_timeout(left) {
-                Ok((_, Said::Line(line))) => line,
-                Ok((_, Said::End(Some(why)))) => return refused(format!("{name}: {why}")),
+                Ok((_, StreamEvent::Line(line))) => line,
+                Ok((_, StreamEvent::End(Some(why)))) => return refused(format!("{name}: {why}")),
                 Err(RecvTimeoutError::Timeout) => {
                     let to = &self.to;
                     return refused(format!(
                         "kurabe did not start on {name} in time; try: ssh {to}"
                     ));
                 }
-                Ok((_, Said::End(None))) | Err(RecvTimeoutError::Disconnected) => {
+                Ok((_, StreamEvent::End(None))) | Err(RecvTimeoutError::Disconnected) => {
                     return refused(self.why_not_there());
                 }
             };
@@ -303,7 +303,7 @@ impl Host {
                     until = Instant::now() + SILENCE_MAX;
                 }
                 "start" => {
-                    self.speech = self.input.take().map(Speech::new);
+                    self.line_writer = self.input.take().map(LineWriter::new);
                     return Ok(());
                 }
                 _ => {}
@@ -312,7 +312,7 @@ impl Host {
     }
 
     /// Hears replies until `take` has what was asked for.
-    fn until<T>(&mut self, mut take: impl FnMut(Reply) -> Option<T>) -> Result<T, Failure> {
+    fn until<T>(&mut self, mut take: impl FnMut(RemoteReply) -> Option<T>) -> Result<T, Failure> {
         self.expect();
         loop {
             if let Some(reply) = self.hear(LOOK_INTERVAL)?
@@ -330,7 +330,7 @@ impl Host {
     }
 
     /// Hears one reply, if one comes in time.
-    pub fn hear(&mut self, patience: Duration) -> Result<Option<Reply>, Failure> {
+    pub fn hear(&mut self, patience: Duration) -> Result<Option<RemoteReply>, Failure> {
         loop {
             if let Some(why) = &self.lost {
                 let colon = if why.is_empty() { "" } else { ": " };
@@ -341,35 +341,35 @@ impl Host {
                 self.ask_to_stop();
             }
             if self.last_said.elapsed() > LIVE_INTERVAL {
-                self.say(&Ask::Live);
+                self.say(&RemoteRequest::Live);
             }
             let line = match self.lines.recv_timeout(patience) {
-                Ok((_, Said::Line(line))) => line,
+                Ok((_, StreamEvent::Line(line))) => line,
                 // It says every 20 s that it lives.
                 Err(RecvTimeoutError::Timeout)
                     if self.last_heard.elapsed() > self.silence_max() =>
                 {
-                    self.speech = None;
+                    self.line_writer = None;
                     let _ = self.ssh.kill();
                     let seconds = self.silence_max().as_secs();
                     self.lost = Some(format!("it said nothing for {seconds} s"));
                     continue;
                 }
                 Err(RecvTimeoutError::Timeout) => return Ok(None),
-                Ok((_, Said::End(Some(why)))) => {
-                    self.speech = None;
+                Ok((_, StreamEvent::End(Some(why)))) => {
+                    self.line_writer = None;
                     self.lost = Some(why);
                     continue;
                 }
-                Ok((_, Said::End(None))) | Err(RecvTimeoutError::Disconnected) => {
+                Ok((_, StreamEvent::End(None))) | Err(RecvTimeoutError::Disconnected) => {
                     self.lost = Some(self.why_ended());
                     continue;
                 }
             };
             self.last_heard = Instant::now();
             match serde_json::from_str(&line) {
-                Ok(Reply::Live) => {}
-                Ok(Reply::Failed { is_refused, message }) => {
+                Ok(RemoteReply::Live) => {}
+                Ok(RemoteReply::Failed { is_refused, message }) => {
                     let lines: Vec<String> = message.lines().take(SHOWN_MAX).map(foreign).collect();
                     let message = format!("{}: {}", self.name, lines.join("\n  "));
                     return Err(if is_refused {
@@ -380,7 +380,7 @@ impl Host {
                 }
                 Ok(reply) => return Ok(Some(reply)),
                 Err(error) => {
-                    self.speech = None;
+                    self.line_writer = None;
                     self.lost = Some(format!("something unexpected came ({error})"));
                 }
             }
@@ -393,10 +393,10 @@ impl Host {
     }
 
     /// Says something to the other side. One that is gone hears nothing; the end of its output says so.
-    pub fn say(&mut self, ask: &Ask) {
+    pub fn say(&mut self, ask: &RemoteRequest) {
         self.last_said = Instant::now();
-        if let Some(speech) = &self.speech {
-            speech.say(serde_json::to_string(ask).expect("a request has a JSON form"));
+        if let Some(line_writer) = &self.line_writer {
+            line_writer.say(serde_json::to_string(ask).expect("a request has a JSON form"));
         }
     }
 
@@ -404,7 +404,7 @@ impl Host {
     fn ask_to_stop(&mut self) {
         match self.stop_asked {
             None => {
-                self.say(&Ask::Stop);
+                self.say(&RemoteRequest::Stop);
                 self.stop_asked = Some(Instant::now());
             }
             Some(asked) if asked.elapsed() > STOP_GRACE + END_GRACE => drop(self.ssh.kill()),
@@ -414,7 +414,7 @@ impl Host {
 
     /// Closes ssh's input, waits for its end and kills it when that does not come; how it ended.
     fn end_ssh(&mut self, grace: Duration) -> Option<ExitStatus> {
-        (self.input, self.speech) = (None, None);
+        (self.input, self.line_writer) = (None, None);
         let until = Instant::now() + grace;
         while matches!(self.ssh.try_wait(), Ok(None)) && Instant::now() < until {
             // What it still says is taken, so that it can end.
@@ -468,18 +468,18 @@ impl Host {
     }
 }
 
-impl Environment for Host {
+impl Environment for SshHost {
     fn believe_commands(&mut self, study: &Study) -> Result<(), Failure> {
         // The commands run there. Its refusal comes with the next answer.
-        self.say(&Ask::Believe { study: Box::new(study.clone()) });
+        self.say(&RemoteRequest::Believe { study: Box::new(study.clone()) });
         Ok(())
     }
 
     fn examine(&mut self, study: &Study, destroy: Option<&str>) -> Result<Examined, Failure> {
         let (study, destroy) = (Box::new(study.clone()), destroy.map(String::from));
-        self.say(&Ask::Examine { study: study.clone(), destroy });
+        self.say(&RemoteRequest::Examine { study: study.clone(), destroy });
         let examined = self.until(|reply| match reply {
-            Reply::Examined { examined } => Some(*examined),
+            RemoteReply::Examined { examined } => Some(*examined),
             _ => None,
         });
         let examined = examined.map_err(|failure| match &self.lost {
@@ -499,13 +499,13 @@ impl Environment for Host {
     fn prepare(&mut self, preparation: Preparation<'_>) -> Result<Ready, Failure> {
         let Preparation { stop, filled, say, .. } = preparation;
         self.stop = stop.clone();
-        self.say(&Ask::Prepare);
+        self.say(&RemoteRequest::Prepare);
         let name = self.name.clone();
         let ready = self.until(|reply| {
             match reply {
-                Reply::Prepared { ready } => return Some(*ready),
-                Reply::Note { text } => say(&format!("{name}: {}", foreign(&text))),
-                Reply::Filled { done_bytes, total_bytes } => {
+                RemoteReply::Prepared { ready } => return Some(*ready),
+                RemoteReply::Note { text } => say(&format!("{name}: {}", foreign(&text))),
+                RemoteReply::Filled { done_bytes, total_bytes } => {
                     filled(Progress { done_bytes: done_bytes.min(total_bytes), total_bytes });
                 }
                 _ => {}
@@ -524,9 +524,9 @@ impl Environment for Host {
     }
 
     fn end(&mut self) -> Ended {
-        self.speech = None;
+        self.line_writer = None;
         let ended = self.until(|reply| match reply {
-            Reply::Ended { left } => Some(left),
+            RemoteReply::Ended { left } => Some(left),
             _ => None,
         });
         let name = &self.name;
@@ -545,7 +545,7 @@ impl Environment for Host {
     }
 }
 
-impl Executor for Host {
+impl Executor for SshHost {
     fn run(
         &mut self,
         specs: &[TrialSpec],
@@ -555,13 +555,13 @@ impl Executor for Host {
         let started = Instant::now();
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let terms = schedule.map(|schedule| schedule.terms());
-        self.say(&Ask::CarryOut { specs: specs.to_vec(), terms });
+        self.say(&RemoteRequest::CarryOut { specs: specs.to_vec(), terms });
         let mut phase = Phase::Mkfs;
         let mut records = Vec::new();
         let heard = self.until(|reply| {
             match reply {
-                Reply::Said { event: Event::Record { record } } => records.push(record),
-                Reply::Said { event } => {
+                RemoteReply::Said { event: Event::Record { record } } => records.push(record),
+                RemoteReply::Said { event } => {
                     if let Event::Phase { phase: begun } = &event {
                         phase = *begun;
                     }
@@ -600,7 +600,7 @@ impl Executor for Host {
     }
 }
 
-impl Drop for Host {
+impl Drop for SshHost {
     /// The end of its input ends the other side, and that ends ssh.
     fn drop(&mut self) {
         self.end_ssh(if self.lost.is_none() { STOP_GRACE } else { END_GRACE });

@@ -12,19 +12,19 @@ use lab::spec::{Device, TrialSpec};
 use lab::study::Study;
 use serde_json::{Map, Value, json};
 use trial::device::{DeviceError, Prepared, part_bytes};
-use trial::facts::Machine;
+use trial::facts::MachineFacts;
 use trial::filesystem;
 use trial::ledger::{self, Ledger};
 use trial::lower;
-use trial::stop::Stop;
+use trial::stop::StopFlag;
 use trial::upper;
 use trust::Directory;
 
 use super::aged::{self, Images};
-use super::dry_run::{Tried, try_out};
+use super::dry_run::{DryRunReport, try_out};
 use super::left_out;
-use super::preflight::{Pinned, device_request, needs_device, preflight};
-use super::processes::{Order, Processes};
+use super::preflight::{PinnedDirectory, device_request, needs_device, preflight};
+use super::processes::{NodeCommand, Processes};
 use super::side_by_side;
 use super::{Ended, Environment, Examined, Preparation, Ready};
 use crate::exit::Failure;
@@ -35,21 +35,21 @@ use crate::runner::{Executor, Schedule};
 pub struct ThisMachine {
     destroy: Option<String>,
     /// The directories of `dir:` contenders as they were examined.
-    directories: Vec<Pinned>,
+    directories: Vec<PinnedDirectory>,
     /// The workloads whose contenders take turns, as it was examined.
     side_by_side: BTreeSet<String>,
     /// What the study is, for contenders that have to be aged.
     study: Option<Study>,
     aged: Images,
     /// What a trial is told as one of several nodes.
-    pub orders: Option<Receiver<Order>>,
+    pub orders: Option<Receiver<NodeCommand>>,
     /// Once it is prepared.
     processes: Option<Processes>,
 }
 
 impl ThisMachine {
     /// Opens kurabe's own directory, cleaned, with a ledger in it.
-    pub fn begin(&mut self, stop: &Stop, say: &dyn Fn(&str)) -> Result<&Directory, Failure> {
+    pub fn begin(&mut self, stop: &StopFlag, say: &dyn Fn(&str)) -> Result<&Directory, Failure> {
         let mut processes = begin_trials(stop, say)?;
         processes.directories = std::mem::take(&mut self.directories);
         processes.orders = self.orders.take();
@@ -87,7 +87,7 @@ impl ThisMachine {
     }
 
     /// Tries everything on an image that takes no space.
-    fn try_out(&mut self, preparation: &Preparation<'_>) -> Result<Tried, Failure> {
+    fn try_out(&mut self, preparation: &Preparation<'_>) -> Result<DryRunReport, Failure> {
         let study = preparation.study;
         let request = device_request(study, self.destroy.as_deref())?;
         let processes = self.processes.as_mut().expect("it was begun");
@@ -98,7 +98,7 @@ impl ThisMachine {
         };
         match ((preparation.first)(&none), request.size_bytes()) {
             (Some(first), Some(bytes)) => try_out(study, &first, bytes, processes),
-            _ => Ok(Tried::default()),
+            _ => Ok(DryRunReport::default()),
         }
     }
 
@@ -225,7 +225,7 @@ impl Executor for ThisMachine {
 
 /// Opens kurabe's own directory, gives back what earlier runs left, and begins a ledger; trials then run
 /// without a device. Where that fails nothing was taken.
-pub fn begin_trials(stop: &Stop, say: &dyn Fn(&str)) -> Result<Processes, Failure> {
+pub fn begin_trials(stop: &StopFlag, say: &dyn Fn(&str)) -> Result<Processes, Failure> {
     let own = Directory::own()
         .map_err(|refused| Failure::refused(format!("kurabe's own directory: {refused}")))?;
     match ledger::clean(&own) {
@@ -258,7 +258,7 @@ pub fn begin_trials(stop: &Stop, say: &dyn Fn(&str)) -> Result<Processes, Failur
 /// What a result says of this machine when the study is carried out on it.
 fn facts(study: &Study, prepared: Option<&dyn Prepared>) -> Map<String, Value> {
     let facts = [
-        ("machine", json!(Machine::read())),
+        ("machine", json!(MachineFacts::read())),
         ("device", json!(prepared.map(|prepared| prepared.facts()))),
         ("tools", tool_versions(study)),
         ("load", json!(study.user.as_ref().map(|user| json!({ "user": user })))),

@@ -1,4 +1,4 @@
-//! `kurabe crash`: which contenders keep what a load acknowledged, whatever a power cut takes.
+//! `kurabe crash`: which contenders keep what a workload acknowledged, whatever a power cut takes.
 //!
 //! Each contender has a trial of its own. This file keeps what they found, and the recordings, so
 //! that a failing state can be tried again; `crash_text` says it.
@@ -11,28 +11,34 @@ use std::path::{Path, PathBuf};
 
 use lab::contender::Contender;
 use lab::device::{Base, DeviceName, IMAGE, MEMORY};
-use lab::environment::Environment;
+use lab::environment::EnvironmentSpec;
 use lab::event::Event;
 use lab::quantity::{parse_duration, parse_size};
 use lab::record::{Check, Outcome, Record};
-use lab::spec::{Cache, CommandLine, Load, Output, PowerCuts, SCHEMA_VERSION, TrialSpec, Workload};
-use trial::crash::{ACK_VARIABLE, CrashReport, CrashVerdict, Found, Replay, recording_bytes_max};
+use lab::spec::{
+    Cache, CommandLine, OutputTarget, PowerCuts, SCHEMA_VERSION, TrialSpec, Workload, WorkloadSpec,
+};
+use trial::crash::{
+    ACK_VARIABLE, CrashReport, CrashVerdict, DiskCondition, StateReplay, recording_bytes_max,
+};
 use trial::filesystem::{self, Access};
 use trial::lower::Lower;
-use trial::stop::Stop;
+use trial::stop::StopFlag;
 use trust::{CONTENTS_MODE, Directory};
 
 pub use super::crash_result::RESULT_FILE;
-use super::crash_result::{Asked, CrashResult, Judged, Made, Seal, pasted, read, recording_file};
+use super::crash_result::{
+    CrashResult, JudgedContender, Provenance, Seal, Verifier, pasted, read, recording_file,
+};
 use super::crash_shards;
 pub use super::crash_text::document;
 use super::crash_text::report_text;
 use super::node_death;
-use crate::environment::images::Images;
+use crate::environment::images::GuestImages;
 use crate::environment::processes::Processes;
 use crate::environment::{begin_trials, check_open_files, cut_power, missing};
 use crate::exit::{self, Failure, SIGNAL_BASE};
-use crate::presentation::progress::{Look, Progress};
+use crate::presentation::progress::{Progress, TerminalStyle};
 use crate::request::flags::{AckArgs, CrashArgs};
 use crate::request::programs::{missing_program, relative_program};
 use crate::request::{default_directory, from_here};
@@ -73,7 +79,7 @@ pub fn acknowledge(args: &AckArgs) -> Result<u8, Failure> {
 }
 
 fn record(args: &CrashArgs) -> Result<u8, Failure> {
-    let contenders = contenders(&args.contenders, args.on.as_deref(), Places::GuestsToo)?;
+    let contenders = contenders(&args.contenders, args.on.as_deref(), CutPoints::GuestsToo)?;
     if args.lose_member {
         let without = |contender: &&Contender| trial::lower::can_lose(contender).is_none();
         if let Some(contender) = contenders.iter().find(without) {
@@ -96,17 +102,17 @@ fn record(args: &CrashArgs) -> Result<u8, Failure> {
         }
     }
     let check = line_of_check(&args.check)?;
-    let command = load_of(&args.command)?;
+    let command = workload_of(&args.command)?;
     let here = std::env::current_dir().map_err(Failure::broken)?;
     let result = CrashResult {
         size_bytes: devices_bytes.iter().sum(),
         devices_bytes: if devices_bytes.len() > 1 { devices_bytes } else { Vec::new() },
         seed: args.seed.unwrap_or_else(|| u64::from(rand::random::<u32>())),
-        asked: Asked::Check(check.clone()),
+        asked: Verifier::Check(check.clone()),
         check_directory: here,
         check_timeout_ns: time_of("--check-timeout", &args.check_timeout)?,
         contenders: Vec::new(),
-        made: Some(Made::now()),
+        made: Some(Provenance::now()),
         shard: None,
         lose_member: args.lose_member,
     };
@@ -128,13 +134,13 @@ fn record(args: &CrashArgs) -> Result<u8, Failure> {
     };
     let setup = args.setup.as_ref().map(|line| shell(line));
     let timeout_ns = time_of("--timeout", &args.timeout)?;
-    let workload = workload(Load::of_command(command), setup, Some(check));
+    let workload = workload(WorkloadSpec::of_command(command), setup, Some(check));
     let spec = spec(contenders[0].clone(), cuts, workload, timeout_ns);
     if let Some(of) = args.shards {
         let name = args.out.clone().unwrap_or_else(|| default_directory("crash"));
         return crash_shards::divide(&contenders, &spec, result, of, &name);
     }
-    let mut laboratory = Laboratory::open(&contenders)?;
+    let mut laboratory = CrashRunner::open(&contenders)?;
     let path = args.out.clone().unwrap_or_else(|| default_directory("crash"));
     let directory = Directory::open_or_make(&path, 0o755)
         .map_err(|refused| Failure::refused(format!("--out: {refused}")))?;
@@ -145,7 +151,8 @@ fn record(args: &CrashArgs) -> Result<u8, Failure> {
         )));
     }
     let result = carry_out(&mut laboratory, &contenders, &spec, result, &directory)?;
-    let is_judged = |one: &Judged| one.outcome.as_ref().is_ok_and(|one| one.refused.is_none());
+    let is_judged =
+        |one: &JudgedContender| one.outcome.as_ref().is_ok_and(|one| one.refused.is_none());
     if result.contenders.iter().any(is_judged) {
         let text = serde_json::to_vec(&result).expect("a result has a JSON form");
         directory.replace(RESULT_FILE, &text, CONTENTS_MODE).map_err(Failure::broken)?;
@@ -172,7 +179,7 @@ pub(super) fn time_of(flag: &str, text: &str) -> Result<u64, Failure> {
 
 /// Judges one contender after the other and says what was found.
 fn carry_out(
-    laboratory: &mut Laboratory,
+    laboratory: &mut CrashRunner,
     contenders: &[Contender],
     spec: &TrialSpec,
     mut result: CrashResult,
@@ -196,7 +203,12 @@ fn carry_out(
         };
         terminal::print(&text);
         let seal = Some(Seal::of(&data).map_err(Failure::broken)?);
-        result.contenders.push(Judged { contender: contender.clone(), outcome, checks, seal });
+        result.contenders.push(JudgedContender {
+            contender: contender.clone(),
+            outcome,
+            checks,
+            seal,
+        });
     }
     Ok(result)
 }
@@ -215,8 +227,8 @@ pub fn keep(
 ) -> io::Result<()> {
     let Workload { load, check, .. } = &spec.workload;
     let asked = match check {
-        Some(check) => Asked::Check(check.clone()),
-        None => Asked::OwnLoad { load: load.clone(), order_seed: spec.order_seed },
+        Some(check) => Verifier::Check(check.clone()),
+        None => Verifier::OwnLoad { load: load.clone(), order_seed: spec.order_seed },
     };
     let contender = spec.contender.clone();
     let result = CrashResult {
@@ -226,13 +238,13 @@ pub fn keep(
         asked,
         check_directory: cuts.check_directory.clone(),
         check_timeout_ns: cuts.check_timeout_ns,
-        contenders: vec![Judged {
+        contenders: vec![JudgedContender {
             contender,
             outcome: Ok(report),
             checks: Vec::new(),
             seal: Some(Seal::of(data)?),
         }],
-        made: Some(Made::now()),
+        made: Some(Provenance::now()),
         shard: None,
         lose_member: cuts.lose_member,
     };
@@ -284,7 +296,7 @@ fn replay(place: &str) -> Result<u8, Failure> {
             some => format!("the result has {some} cases"),
         }));
     };
-    if let Asked::Check(check) = &result.asked {
+    if let Verifier::Check(check) = &result.asked {
         believe_check(&result.check_directory, check).map_err(refused)?;
     }
     let log = report.log.clone().ok_or_else(|| refused("it has no recording".into()))?;
@@ -292,7 +304,7 @@ fn replay(place: &str) -> Result<u8, Failure> {
         .append_file(recording_file(*recording))
         .map_err(|error| refused(error.to_string()))?;
     judged.believe(&data).map_err(refused)?;
-    let state = serde_json::to_value(Replay { log, state: case.state.clone() });
+    let state = serde_json::to_value(StateReplay { log, state: case.state.clone() });
     let is_in_guest = judged.contender.environment.guest().is_some();
     let name = format!("case-{number}.img");
     // The image of an earlier replay stays until there is another.
@@ -317,19 +329,21 @@ fn replay(place: &str) -> Result<u8, Failure> {
         share: None,
     };
     let (load, order_seed, check) = match result.asked {
-        Asked::Check(check) => (Load::of_command(CommandLine::Words(Vec::new())), 0, Some(check)),
-        Asked::OwnLoad { load, order_seed } => (load, order_seed, None),
+        Verifier::Check(check) => {
+            (WorkloadSpec::of_command(CommandLine::Words(Vec::new())), 0, Some(check))
+        }
+        Verifier::OwnLoad { load, order_seed } => (load, order_seed, None),
     };
     let workload = workload(load, None, check);
     let spec = TrialSpec { order_seed, ..spec(judged.contender.clone(), cuts, workload, 0) };
-    let mut laboratory = Laboratory::open(std::slice::from_ref(&judged.contender))?;
+    let mut laboratory = CrashRunner::open(std::slice::from_ref(&judged.contender))?;
     let report = laboratory.carry_out(spec, &data).0.map_err(|problem| {
         let _ = directory.remove_file(&new);
         Failure::broken(problem)
     })?;
     let finding = &report.cases[0].finding;
     terminal::print(&format!("{}: case {number}: {finding}\n", judged.contender.label));
-    let code = if finding.kind == Found::Held { exit::OK } else { exit::GATE_FAILS };
+    let code = if finding.kind == DiskCondition::Held { exit::OK } else { exit::GATE_FAILS };
     let unwritten = match image {
         // A guest does not see the files of this machine that are written.
         Ok(_) if is_in_guest => Some("the disk of a case in a guest is not kept".into()),
@@ -369,26 +383,27 @@ pub fn believe_check(directory: &Path, check: &CommandLine) -> Result<(), String
 }
 
 /// Judges contenders, each in a trial.
-pub struct Laboratory {
+pub struct CrashRunner {
     trials: Processes,
     /// Those of the contenders, where any runs in a guest.
-    pub(super) images: Option<Images>,
+    pub(super) images: Option<GuestImages>,
     /// Ends it.
-    pub stop: Stop,
+    pub stop: StopFlag,
 }
 
-impl Laboratory {
+impl CrashRunner {
     /// Opens it for contenders; refuses whoever is not root. Guests that are missing are built.
-    pub fn open(contenders: &[Contender]) -> Result<Laboratory, Failure> {
+    pub fn open(contenders: &[Contender]) -> Result<CrashRunner, Failure> {
         if !rustix::process::geteuid().is_root() {
             return Err(Failure::refused("mkfs and mount need root; start it with sudo"));
         }
         check_open_files()?;
-        let stop = Stop::on_signals().map_err(Failure::broken)?;
+        let stop = StopFlag::on_signals().map_err(Failure::broken)?;
         let trials = begin_trials(&stop, &terminal::note)?;
         let in_guest = |contender: &Contender| contender.environment.guest().is_some();
-        let images = contenders.iter().any(in_guest).then(|| Images::of(contenders, &trials.own));
-        Ok(Laboratory { trials, images: images.transpose()?, stop })
+        let images =
+            contenders.iter().any(in_guest).then(|| GuestImages::of(contenders, &trials.own));
+        Ok(CrashRunner { trials, images: images.transpose()?, stop })
     }
 
     /// Carries one out; `data` holds the bytes of its recording.
@@ -400,7 +415,7 @@ impl Laboratory {
         if let Some(cuts) = &mut spec.power_cuts {
             cuts.data = path_of(data);
         }
-        let progress = Progress::new(Look::of(None), false);
+        let progress = Progress::new(TerminalStyle::of(None), false);
         let mut show = |event: &Event| {
             if let Event::Status { text } = event {
                 progress.step(&format!("{}: {text}", spec.contender.label));
@@ -439,10 +454,10 @@ const GUEST_BYTES_MAX: u64 = 64 << 30;
 
 /// Carries one out in a guest, to which the recording is a disk.
 fn in_guest(
-    images: &Images,
+    images: &GuestImages,
     spec: &TrialSpec,
     data: &File,
-    stop: &Stop,
+    stop: &StopFlag,
     show: &mut dyn FnMut(&Event),
 ) -> Record {
     let is_new = spec.power_cuts.as_ref().is_some_and(|cuts| cuts.replay.is_none());
@@ -472,7 +487,11 @@ pub fn control_states(states: usize) -> usize {
 }
 
 /// What is run and what is asked.
-pub fn workload(load: Load, setup: Option<CommandLine>, check: Option<CommandLine>) -> Workload {
+pub fn workload(
+    load: WorkloadSpec,
+    setup: Option<CommandLine>,
+    check: Option<CommandLine>,
+) -> Workload {
     Workload { setup, check, ..Workload::of("power cuts", load) }
 }
 
@@ -506,13 +525,13 @@ pub fn spec(
         trace: None,
         user: None,
         scratch: PathBuf::new(),
-        output: Output::Null,
+        output: OutputTarget::Null,
     }
 }
 
 /// Where power can be cut.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Places {
+pub enum CutPoints {
     /// On this machine.
     Here,
     /// In a guest too.
@@ -525,15 +544,15 @@ pub enum Places {
 pub fn contenders(
     texts: &[String],
     on: Option<&str>,
-    places: Places,
+    places: CutPoints,
 ) -> Result<Vec<Contender>, Failure> {
-    let on = on.map(Environment::parse).transpose();
+    let on = on.map(EnvironmentSpec::parse).transpose();
     let on = on.map_err(|problem| Failure::refused(format!("--on: {problem}")))?;
     let mut contenders: Vec<Contender> = Vec::new();
     for text in texts {
         let mut contender =
             Contender::parse(text, &filesystem::known()).map_err(Failure::refused)?;
-        if let (Some(on), Environment::ThisMachine) = (&on, &contender.environment) {
+        if let (Some(on), EnvironmentSpec::ThisMachine) = (&on, &contender.environment) {
             contender.environment = on.clone();
         }
         let known = filesystem::by_name(contender.file_system()).expect("it was parsed");
@@ -544,14 +563,15 @@ pub fn contenders(
         }
         let here = "the workload runs on this machine; leave 'on' out";
         match (&contender.environment, places) {
-            (Environment::Guests { .. }, Places::Nodes) => {}
-            (_, Places::Nodes) => {
+            (EnvironmentSpec::Guests { .. }, CutPoints::Nodes) => {}
+            (_, CutPoints::Nodes) => {
                 return Err(refused(
                     "--kill-node kills one of several nodes; write 'ocfs2 on 2 debian'".into(),
                 ));
             }
-            (Environment::ThisMachine, _) | (Environment::Guest(_), Places::GuestsToo) => {}
-            (_, Places::Here) => return Err(refused(here.into())),
+            (EnvironmentSpec::ThisMachine, _)
+            | (EnvironmentSpec::Guest(_), CutPoints::GuestsToo) => {}
+            (_, CutPoints::Here) => return Err(refused(here.into())),
             _ => {
                 return Err(refused(
                     "power is cut on this machine or in one guest; write 'on debian', leave 'on' out, or kill one of several nodes with --kill-node"
@@ -582,7 +602,7 @@ pub fn contenders(
             return Err(refused(format!("{why}; leave that layer out")));
         }
         let lower = trial::lower::of(&contender).find(|lower| lower.only_in_guests().is_some());
-        if let (Some(lower), Places::Here) = (lower, places) {
+        if let (Some(lower), CutPoints::Here) = (lower, places) {
             return Err(refused(format!(
                 "power is cut on this machine, and '{}' is set up in guests only; leave 'over {}' out",
                 lower.name, lower.name
@@ -662,8 +682,8 @@ pub(super) fn line_of_check(text: &Option<String>) -> Result<CommandLine, Failur
     }
 }
 
-/// The load. It runs in the mounted directory; a program given by a path from here is taken from here.
-pub(super) fn load_of(words: &[String]) -> Result<CommandLine, Failure> {
+/// The workload. It runs in the mounted directory; a program given by a path from here is taken from here.
+pub(super) fn workload_of(words: &[String]) -> Result<CommandLine, Failure> {
     let command = match words {
         [] => {
             return Err(Failure::refused("COMMAND: is missing; give the workload after '--'"));

@@ -10,10 +10,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use lab::contender::Contender;
 use lab::quantity::size_text;
 use lab::record::Check;
-use lab::spec::{CommandLine, Load};
+use lab::spec::{CommandLine, WorkloadSpec};
 use serde::{Deserialize, Serialize};
 use trial::crash::CrashReport;
-use trial::facts::Machine;
+use trial::facts::MachineFacts;
 use trust::Directory;
 use xxhash_rust::xxh3::Xxh3;
 
@@ -29,16 +29,16 @@ pub struct CrashResult {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub devices_bytes: Vec<u64>,
     pub seed: u64,
-    pub asked: Asked,
+    pub asked: Verifier,
     pub check_directory: PathBuf,
     pub check_timeout_ns: u64,
-    pub contenders: Vec<Judged>,
+    pub contenders: Vec<JudgedContender>,
     /// Absent in results of earlier versions, as all that follows.
     #[serde(default)]
-    pub made: Option<Made>,
+    pub made: Option<Provenance>,
     /// Which share of the states this is; absent for all of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub shard: Option<Shard>,
+    pub shard: Option<CrashShard>,
     /// Whether a layer of several members lost one of them with the power.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub lose_member: bool,
@@ -46,7 +46,7 @@ pub struct CrashResult {
 
 /// A share of the states of the recordings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Shard {
+pub struct CrashShard {
     /// Its number, from 1.
     pub number: u32,
     /// How many there are.
@@ -61,7 +61,7 @@ pub struct Shard {
 
 /// When, where and how a result was made.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Made {
+pub struct Provenance {
     /// In ns since 1970.
     pub started_unix_ns: u64,
     pub kernel: String,
@@ -69,11 +69,11 @@ pub struct Made {
     pub command_line: Vec<String>,
 }
 
-impl Made {
-    pub fn now() -> Made {
+impl Provenance {
+    pub fn now() -> Provenance {
         let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let Machine { kernel, kurabe_version, .. } = Machine::read();
-        Made {
+        let MachineFacts { kernel, kurabe_version, .. } = MachineFacts::read();
+        Provenance {
             started_unix_ns: started.as_nanos() as u64,
             kernel,
             kurabe_version,
@@ -96,12 +96,12 @@ impl CrashResult {
 /// Who says whether what was acknowledged is there.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Asked {
+pub enum Verifier {
     /// The user's check.
     Check(CommandLine),
-    /// A load of kurabe's own.
+    /// A workload of kurabe's own.
     OwnLoad {
-        load: Load,
+        load: WorkloadSpec,
         /// The seed of its trial.
         order_seed: u64,
     },
@@ -109,7 +109,7 @@ pub enum Asked {
 
 /// One contender of a result. Its recording lies in a file of its number.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Judged {
+pub struct JudgedContender {
     pub contender: Contender,
     /// What was found, or why nothing could be.
     pub outcome: Result<CrashReport, String>,
@@ -121,7 +121,7 @@ pub struct Judged {
     pub seal: Option<Seal>,
 }
 
-impl Judged {
+impl JudgedContender {
     /// Refuses a recording that is not the contender's: cut off on its way, or another one's. States that were made
     /// of it would be blamed on the file system.
     pub fn believe(&self, data: &File) -> Result<(), String> {

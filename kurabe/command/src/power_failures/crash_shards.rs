@@ -11,15 +11,15 @@ use std::path::{Path, PathBuf};
 
 use lab::contender::Contender;
 use lab::plan::SHARDS_MAX;
-use lab::spec::{Load, PowerCuts, TrialSpec};
+use lab::spec::{PowerCuts, TrialSpec, WorkloadSpec};
 use rustix::fs::{AtFlags, CWD, linkat};
-use trial::crash::{CrashReport, Share};
+use trial::crash::{CrashReport, StateShare};
 use trust::{CONTENTS_MODE, Directory};
 use vocabulary::words::{counted, list};
 
-use super::crash::{Laboratory, believe_check, control_states, exit_code, spec, workload};
+use super::crash::{CrashRunner, believe_check, control_states, exit_code, spec, workload};
 use super::crash_result::{
-    Asked, CrashResult, Judged, RESULT_FILE, Seal, Shard, read, recording_file,
+    CrashResult, CrashShard, JudgedContender, RESULT_FILE, Seal, Verifier, read, recording_file,
 };
 use super::crash_text::report_text;
 use crate::exit::{self, Failure, SIGNAL_BASE};
@@ -47,7 +47,7 @@ pub fn divide(
             one.label
         )));
     }
-    let mut laboratory = Laboratory::open(contenders)?;
+    let mut laboratory = CrashRunner::open(contenders)?;
     let directory = new_directory(out)?;
     let first =
         directory.make_directory(name_of(1, of), DIRECTORY_MODE).map_err(Failure::refused)?;
@@ -61,7 +61,7 @@ pub fn divide(
             .create_file(&name, CONTENTS_MODE)
             .and_then(|_| first.append_file(&name))
             .map_err(Failure::broken)?;
-        let share = serde_json::to_value(Share::Recording).expect("a share has a JSON form");
+        let share = serde_json::to_value(StateShare::Recording).expect("a share has a JSON form");
         let power_cuts = Some(PowerCuts { share: Some(share), ..cuts.clone() });
         let spec = TrialSpec { contender: contender.clone(), power_cuts, ..spec.clone() };
         let (outcome, _) = laboratory.carry_out(spec, &data);
@@ -91,7 +91,7 @@ pub fn divide(
         let contender = contender.clone();
         let seal = Some(Seal::of(&data).map_err(Failure::broken)?);
         let outcome = Ok(report);
-        result.contenders.push(Judged { contender, outcome, checks: Vec::new(), seal });
+        result.contenders.push(JudgedContender { contender, outcome, checks: Vec::new(), seal });
     }
     for number in 1..=of {
         let shard = match number {
@@ -102,7 +102,7 @@ pub fn divide(
         if number > 1 {
             share_recordings(&first, &shard, contenders.len())?;
         }
-        result.shard = Some(Shard {
+        result.shard = Some(CrashShard {
             number,
             of,
             states: cuts.states,
@@ -186,11 +186,11 @@ pub fn run(path: &Path) -> Result<u8, Failure> {
         terminal::note(&format!("{}: every state has been tried", path.display()));
         return Ok(exit::OK);
     }
-    let Asked::Check(check) = result.asked.clone() else {
+    let Verifier::Check(check) = result.asked.clone() else {
         return Err(refused("has no check".into()));
     };
     believe_check(&result.check_directory, &check).map_err(refused)?;
-    let mut laboratory = Laboratory::open(&[])?;
+    let mut laboratory = CrashRunner::open(&[])?;
     for (number, judged) in result.contenders.iter_mut().enumerate() {
         let report = judged.outcome.as_ref().ok();
         let Some(kept) = report.and_then(|report| report.kept.clone()) else {
@@ -199,7 +199,8 @@ pub fn run(path: &Path) -> Result<u8, Failure> {
         let name = recording_file(number);
         let data = directory.append_file(name).map_err(Failure::refused)?;
         judged.believe(&data).map_err(refused)?;
-        let share = Share::States { first: shard.number as usize - 1, of: shard.of as usize, kept };
+        let share =
+            StateShare::States { first: shard.number as usize - 1, of: shard.of as usize, kept };
         let states = shard.states;
         let cuts = PowerCuts {
             size_bytes: result.size_bytes,
@@ -217,7 +218,7 @@ pub fn run(path: &Path) -> Result<u8, Failure> {
             image: None,
             share: Some(serde_json::to_value(share).expect("a share has a JSON form")),
         };
-        let load = Load::of_command(lab::spec::CommandLine::Words(Vec::new()));
+        let load = WorkloadSpec::of_command(lab::spec::CommandLine::Words(Vec::new()));
         let workload = workload(load, None, Some(check.clone()));
         let (outcome, checks) =
             laboratory.carry_out(spec(judged.contender.clone(), cuts, workload, 0), &data);
@@ -231,14 +232,14 @@ pub fn run(path: &Path) -> Result<u8, Failure> {
         // It stays as it was divided, to be tried again.
         return Ok(exit::TRIAL_FAILED);
     }
-    result.shard = Some(Shard { is_tried: true, ..shard });
+    result.shard = Some(CrashShard { is_tried: true, ..shard });
     write(&directory, &result)?;
     Ok(exit::OK)
 }
 
 /// Refuses numbers that no division makes.
-fn check(shard: &Shard) -> Result<(), String> {
-    let Shard { number, of, states, .. } = *shard;
+fn check(shard: &CrashShard) -> Result<(), String> {
+    let CrashShard { number, of, states, .. } = *shard;
     if !(1..=of).contains(&number) || of > SHARDS_MAX {
         return Err(format!("is shard {number} of {of}, and there are at most {SHARDS_MAX}"));
     }
@@ -261,7 +262,7 @@ fn show(result: &CrashResult, path: &Path) {
 
 /// Joins shards of recordings into a result as `kurabe crash` makes one.
 pub fn merge(paths: &[PathBuf], out: &Path) -> Result<u8, Failure> {
-    let mut shards: Vec<(&PathBuf, Directory, CrashResult, Shard)> = Vec::new();
+    let mut shards: Vec<(&PathBuf, Directory, CrashResult, CrashShard)> = Vec::new();
     for path in paths {
         let refused = |problem: String| Failure::refused(format!("{}: {problem}", path.display()));
         let (directory, result) = read(path).map_err(refused)?;
@@ -331,8 +332,8 @@ pub fn merge(paths: &[PathBuf], out: &Path) -> Result<u8, Failure> {
 
 /// What tells two shards apart that are not of one recording, in words.
 fn difference(
-    (one, one_shard): (&CrashResult, &Shard),
-    (two, two_shard): (&CrashResult, &Shard),
+    (one, one_shard): (&CrashResult, &CrashShard),
+    (two, two_shard): (&CrashResult, &CrashShard),
 ) -> Option<String> {
     let labels = |result: &CrashResult| {
         let labels = result.contenders.iter().map(|judged| judged.contender.label.clone());

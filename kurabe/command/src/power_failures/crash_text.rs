@@ -8,7 +8,7 @@ use report::table::{Cell, Table, Tone};
 use report::text::{clock, date};
 use trial::crash::{Case, CrashReport, CrashVerdict};
 
-use super::crash_result::{Asked, CrashResult, Judged, Made, pasted, read};
+use super::crash_result::{CrashResult, JudgedContender, Provenance, Verifier, pasted, read};
 use crate::exit::Failure;
 
 /// Flushes that are listed of those that could be left out.
@@ -158,7 +158,8 @@ pub fn document(path: &Path) -> Result<Vec<Block>, Failure> {
         result.contenders.iter().map(|judged| judged.contender.label.as_str()).collect();
     let title = format!("{} after a power failure", labels.join(", "));
     let mut blocks = vec![Block::heading(1, "", title)];
-    if let Some(Made { started_unix_ns, kernel, kurabe_version, command_line }) = &result.made {
+    if let Some(Provenance { started_unix_ns, kernel, kurabe_version, command_line }) = &result.made
+    {
         let words: Vec<_> = command_line.iter().map(|word| pasted(word)).collect();
         let (date, clock) = (date(*started_unix_ns), clock(*started_unix_ns));
         let rows = [
@@ -191,8 +192,8 @@ pub fn document(path: &Path) -> Result<Vec<Block>, Failure> {
 
 fn asked_text(result: &CrashResult) -> String {
     let asked = match &result.asked {
-        Asked::Check(check) => format!("checked by '{check}'"),
-        Asked::OwnLoad { load, .. } => format!("checked by kurabe's own {}", load.kind),
+        Verifier::Check(check) => format!("checked by '{check}'"),
+        Verifier::OwnLoad { load, .. } => format!("checked by kurabe's own {}", load.kind),
     };
     let device = result.device_text();
     let device = device[..1].to_uppercase() + &device[1..];
@@ -218,7 +219,7 @@ fn cuts(result: &CrashResult) -> Vec<Cuts> {
 /// A row for each contender.
 fn verdicts(result: &CrashResult) -> Block {
     let mut table = Table::new(&["contender", "verdict", "states"]);
-    for Judged { contender, outcome, .. } in &result.contenders {
+    for JudgedContender { contender, outcome, .. } in &result.contenders {
         let label = Cell::from(contender.label.clone());
         table.rows.push(match outcome {
             Ok(report) => {

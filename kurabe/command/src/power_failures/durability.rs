@@ -15,11 +15,11 @@ use lab::record::{Check, Outcome, Record};
 use lab::result::ResultWriter;
 use lab::spec::{PowerCuts, TrialSpec, Workload};
 use lab::study::Study;
-use loads::KINDS;
 use trial::crash::CrashReport;
 use trial::filesystem::{self, Access};
 use trust::{CONTENTS_DIRECTORY_MODE, Directory};
 use vocabulary::check::DURABILITY;
+use workloads::KINDS;
 
 use super::crash::{believe_check, control_states, keep, path_of};
 use crate::exit::Failure;
@@ -198,7 +198,7 @@ fn why_not(spec: &TrialSpec) -> Option<String> {
     unjudged(workload, known.access == Access::RawDevice)
 }
 
-/// Why nobody can say what a power cut may take of a load.
+/// Why nobody can say what a power cut may take of a workload.
 fn unjudged(workload: &Workload, on_raw: bool) -> Option<String> {
     let kind = &workload.load.kind;
     if workload.load.command().is_some() {
@@ -224,8 +224,8 @@ pub fn believe_checks(study: &Study) -> Result<(), Failure> {
     checks.try_for_each(|check| believe_check(directory, check)).map_err(Failure::refused)
 }
 
-/// Refuses a study that asks for power cuts and has no load of which somebody can say what they may take.
-pub fn check_loads(study: &Study) -> Result<(), Failure> {
+/// Refuses a study that asks for power cuts and has no workload of which somebody can say what they may take.
+pub fn check_workloads(study: &Study) -> Result<(), Failure> {
     if let (Some(_), Some(user)) = (study.durability, &study.user) {
         return Err(Failure::refused(format!(
             "--durability: where the power is cut, the workload does not run as another user; leave --durability or --user {user} out"

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use lab::contender::Contender;
 use lab::event::Event;
-use lab::spec::{Load, NodeDeath, TrialSpec};
+use lab::spec::{NodeDeath, TrialSpec, WorkloadSpec};
 use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 use report::text;
@@ -15,12 +15,12 @@ use serde::Serialize;
 use trust::{CONTENTS_MODE, Directory};
 
 use super::crash::{
-    Laboratory, Places, contenders, line_of_check, load_of, path_of, shell, size, spec, time_of,
-    workload,
+    CrashRunner, CutPoints, contenders, line_of_check, path_of, shell, size, spec, time_of,
+    workload, workload_of,
 };
-use crate::environment::deaths::{Death, Verdict, kill};
+use crate::environment::deaths::{Death, DeathVerdict, kill};
 use crate::exit::{self, Failure, SIGNAL_BASE};
-use crate::presentation::progress::{Look, Progress};
+use crate::presentation::progress::{Progress, TerminalStyle};
 use crate::request::default_directory;
 use crate::request::flags::CrashArgs;
 use crate::terminal;
@@ -42,7 +42,7 @@ struct Deaths {
 struct Kept {
     contender: Contender,
     /// How it was decided; absent where no node could be killed.
-    verdict: Option<Verdict>,
+    verdict: Option<DeathVerdict>,
     why: String,
     death: Option<Death>,
 }
@@ -50,14 +50,14 @@ struct Kept {
 /// Kills a node of each contender, as often as is asked.
 pub fn kill_node(args: &CrashArgs, asked: &str) -> Result<u8, Failure> {
     let refused = |problem: String| Failure::refused(problem);
-    let mut contenders = contenders(&args.contenders, args.on.as_deref(), Places::Nodes)?;
+    let mut contenders = contenders(&args.contenders, args.on.as_deref(), CutPoints::Nodes)?;
     for contender in &mut contenders {
         contender.environment.use_same_files();
         // Refused before any guest is built.
         victim(contender, asked).map_err(refused)?;
     }
     let check = line_of_check(&args.check)?;
-    let load = Load::of_command(load_of(&args.command)?);
+    let load = WorkloadSpec::of_command(workload_of(&args.command)?);
     let setup = args.setup.as_ref().map(|line| shell(line));
     let after_ns = time_of("--kill-after", &args.kill_after)?;
     let seed = args.seed.unwrap_or_else(|| u64::from(rand::random::<u32>()));
@@ -73,7 +73,7 @@ pub fn kill_node(args: &CrashArgs, asked: &str) -> Result<u8, Failure> {
         timeout_ns: None,
         ..spec(contenders[0].clone(), None, workload(load, setup, Some(check)), 0)
     };
-    let laboratory = Laboratory::open(&contenders)?;
+    let laboratory = CrashRunner::open(&contenders)?;
     let path = args.out.clone().unwrap_or_else(|| default_directory("crash"));
     let directory = Directory::open_or_make(&path, 0o755)
         .map_err(|refused| Failure::refused(format!("--out: {refused}")))?;
@@ -136,7 +136,7 @@ fn victim(contender: &Contender, asked: &str) -> Result<u32, String> {
 }
 
 fn one(
-    laboratory: &Laboratory,
+    laboratory: &CrashRunner,
     spec: &TrialSpec,
     size_bytes: u64,
     after: Duration,
@@ -145,7 +145,7 @@ fn one(
     let disk = rustix::fs::memfd_create("kurabe-nodes", flags).map(File::from);
     let disk = disk.and_then(|disk| rustix::fs::ftruncate(&disk, size_bytes).map(|()| disk));
     let disk = disk.map_err(|error| Failure::broken(format!("the disk in memory: {error}")))?;
-    let progress = Progress::new(Look::of(None), false);
+    let progress = Progress::new(TerminalStyle::of(None), false);
     let mut show = |event: &Event| {
         if let Event::Status { text } = event {
             progress.step(&format!("{}: {text}", spec.contender.label));
@@ -164,11 +164,11 @@ fn one(
     })
 }
 
-fn word(verdict: Verdict) -> &'static str {
+fn word(verdict: DeathVerdict) -> &'static str {
     match verdict {
-        Verdict::Held => "held",
-        Verdict::Violated => "violated",
-        Verdict::Inconclusive => "inconclusive",
+        DeathVerdict::Held => "held",
+        DeathVerdict::Violated => "violated",
+        DeathVerdict::Inconclusive => "inconclusive",
     }
 }
 
@@ -196,7 +196,7 @@ fn text_of(kept: &Kept) -> String {
             None => format!("  node {} acknowledged nothing any more\n", other.node),
         });
     }
-    if verdict != Verdict::Held && !death.console.is_empty() {
+    if verdict != DeathVerdict::Held && !death.console.is_empty() {
         said.push_str(&format!("  the end of its console:\n{}\n", death.console));
     }
     said
@@ -219,9 +219,9 @@ fn summary(contender: &Contender, deaths: &[Kept]) -> String {
         "{}: {} deaths: {} held, {} violated, {} inconclusive, {} not checked{range}\n",
         contender.label,
         deaths.len(),
-        count(Some(Verdict::Held)),
-        count(Some(Verdict::Violated)),
-        count(Some(Verdict::Inconclusive)),
+        count(Some(DeathVerdict::Held)),
+        count(Some(DeathVerdict::Violated)),
+        count(Some(DeathVerdict::Inconclusive)),
         count(None)
     )
 }
@@ -229,9 +229,9 @@ fn summary(contender: &Contender, deaths: &[Kept]) -> String {
 fn code_of(deaths: &[Kept]) -> u8 {
     let has = |verdict| deaths.iter().any(|one| one.verdict == verdict);
     match () {
-        () if has(Some(Verdict::Violated)) => exit::GATE_FAILS,
+        () if has(Some(DeathVerdict::Violated)) => exit::GATE_FAILS,
         () if has(None) => exit::TRIAL_FAILED,
-        () if has(Some(Verdict::Inconclusive)) => exit::GATE_INCONCLUSIVE,
+        () if has(Some(DeathVerdict::Inconclusive)) => exit::GATE_INCONCLUSIVE,
         () => exit::OK,
     }
 }

@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use lab::contender::Contender;
-use lab::spec::{CommandLine, Load, PowerCuts};
+use lab::spec::{CommandLine, PowerCuts, WorkloadSpec};
 use trial::crash::promises::{PROMISES, Promise, by_name};
 use trial::crash::{CrashReport, CrashVerdict};
 use vocabulary::suggestion::unknown;
 
-use super::crash::{Laboratory, Places, contenders, control_states, size, spec, workload};
+use super::crash::{CrashRunner, CutPoints, contenders, control_states, size, spec, workload};
 use crate::exit::{self, Failure, SIGNAL_BASE};
 use crate::request::flags::{PromiseArgs, PromisesArgs};
 use crate::terminal;
@@ -21,7 +21,7 @@ const FAILED: &str = "failed";
 
 /// `kurabe promises`.
 pub fn promises(args: &PromisesArgs) -> Result<u8, Failure> {
-    let contenders = contenders(&args.contenders, None, Places::Here)?;
+    let contenders = contenders(&args.contenders, None, CutPoints::Here)?;
     let asked: Vec<&Promise> = if args.only.is_empty() {
         PROMISES.iter().collect()
     } else {
@@ -44,7 +44,7 @@ pub fn promises(args: &PromisesArgs) -> Result<u8, Failure> {
         image: None,
         share: None,
     };
-    let mut laboratory = Laboratory::open(&contenders)?;
+    let mut laboratory = CrashRunner::open(&contenders)?;
     let mut found: Vec<Vec<Result<CrashReport, String>>> = vec![Vec::new(); asked.len()];
     for (promise, row) in asked.iter().zip(&mut found) {
         for contender in &contenders {
@@ -87,7 +87,7 @@ fn known(name: &str) -> Result<&'static Promise, Failure> {
 
 /// Runs one program on one contender.
 fn ask(
-    laboratory: &mut Laboratory,
+    laboratory: &mut CrashRunner,
     promise: &Promise,
     contender: &Contender,
     cuts: &PowerCuts,
@@ -101,7 +101,7 @@ fn ask(
         let words = words.chain(trust::owner::words());
         CommandLine::Words(words.chain([promise.name.into(), part.into()]).collect())
     };
-    let load = Load::of_command(program("run"));
+    let load = WorkloadSpec::of_command(program("run"));
     let workload = workload(load, Some(program("setup")), Some(program("check")));
     let spec = spec(contender.clone(), cuts.clone(), workload, TIMEOUT_NS);
     Ok(laboratory.carry_out(spec, &data).0)

@@ -7,7 +7,7 @@ use std::io::IsTerminal;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use lab::analysis::{Analysis, Forecast};
+use lab::analysis::{Analysis, TimeForecast};
 use lab::event::Event;
 use lab::record::{Check, CheckVerdict, Outcome, Record, TIME_METRIC};
 use lab::words::thousands;
@@ -18,7 +18,7 @@ use crate::terminal::{note, one_line, rough};
 
 /// What the terminal can show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Look {
+pub struct TerminalStyle {
     /// Whether one line is redrawn in place.
     pub live: bool,
     /// Whether plain lines say what happens, where there is no live line.
@@ -27,30 +27,32 @@ pub struct Look {
     pub colour: bool,
 }
 
-impl Look {
+impl TerminalStyle {
     /// The look for a style on this terminal. `NO_COLOR` (no-color.org) switches colour off unless
     /// the style asks for it by name.
-    pub fn of(style: Option<Style>) -> Look {
+    pub fn of(style: Option<Style>) -> TerminalStyle {
         let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let live_terminal =
             std::io::stderr().is_terminal() && std::env::var_os("TERM").is_none_or(|t| t != "dumb");
         let colour_terminal = std::io::stdout().is_terminal();
         match style.unwrap_or(Style::Auto) {
-            Style::Auto => {
-                Look { live: live_terminal, lines: true, colour: colour_terminal && !no_colour }
-            }
-            Style::Basic => Look { live: false, lines: true, colour: false },
-            Style::Full => Look { live: live_terminal, lines: true, colour: true },
-            Style::Nocolor => Look { live: live_terminal, lines: true, colour: false },
-            Style::Color => Look { live: false, lines: true, colour: true },
-            Style::None => Look { live: false, lines: false, colour: false },
+            Style::Auto => TerminalStyle {
+                live: live_terminal,
+                lines: true,
+                colour: colour_terminal && !no_colour,
+            },
+            Style::Basic => TerminalStyle { live: false, lines: true, colour: false },
+            Style::Full => TerminalStyle { live: live_terminal, lines: true, colour: true },
+            Style::Nocolor => TerminalStyle { live: live_terminal, lines: true, colour: false },
+            Style::Color => TerminalStyle { live: false, lines: true, colour: true },
+            Style::None => TerminalStyle { live: false, lines: false, colour: false },
         }
     }
 }
 
 /// Shows progress.
 pub struct Progress {
-    look: Look,
+    look: TerminalStyle,
     bar: ProgressBar,
     contender: String,
     estimates: BTreeMap<(String, String), String>,
@@ -64,7 +66,7 @@ pub struct Progress {
 
 impl Progress {
     /// A progress line for a study.
-    pub fn new(look: Look, several_workloads: bool) -> Progress {
+    pub fn new(look: TerminalStyle, several_workloads: bool) -> Progress {
         let bar = ProgressBar::new(0);
         bar.set_draw_target(if look.live {
             ProgressDrawTarget::stderr()
@@ -254,7 +256,7 @@ impl Observer for Progress {
 
     fn block_ended(&mut self, _records: &[Record], analysis: &Analysis) {
         self.estimates.clear();
-        let open = analysis.forecast.filter(Forecast::is_open);
+        let open = analysis.forecast.filter(TimeForecast::is_open);
         self.outlook = open.map(|forecast| forecast.to_string());
         for workload in &analysis.workloads {
             for contender in &workload.contenders {

@@ -10,7 +10,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use lab::study::{CommandText, StudyText, WorkloadText};
 use serde::Serialize;
 
-use super::load_flags::{LoadKeys, decimal, some, whole};
+use super::workload_flags::{WorkloadKeys, decimal, some, whole};
 use super::{from_here, scan};
 
 mod results;
@@ -113,7 +113,7 @@ pub enum Action {
     /// Be one of the programs of 'kurabe promises', or its check.
     #[command(hide = true)]
     Promise(PromiseArgs),
-    /// Carry out one part of a load: a task comes in, a report goes out, as JSON.
+    /// Carry out one part of a workload: a task comes in, a report goes out, as JSON.
     #[command(hide = true)]
     Load,
     /// Read programs into the page cache; print their bytes.
@@ -224,7 +224,7 @@ pub struct AgeArgs {
     #[arg(long, value_name = "SIZE")]
     pub size: Option<String>,
     /// Seed of the operations.
-    #[arg(long, value_name = "N", default_value_t = loads::age::SEED)]
+    #[arg(long, value_name = "N", default_value_t = workloads::age::SEED)]
     pub seed: u64,
     /// Where the history of a profile with 'copied' takes place. [default: kurabe's own directory]
     #[arg(long, value_name = "DIR")]
@@ -291,11 +291,11 @@ pub struct CompareArgs {
 
     /// Workloads other than a command.
     #[command(flatten)]
-    pub other: LoadKeys,
+    pub other: WorkloadKeys,
 
     /// Options of the workload.
     #[command(flatten)]
-    pub load: LoadArgs,
+    pub load: WorkloadArgs,
     /// Options of the study.
     #[command(flatten)]
     pub study: StudyArgs,
@@ -327,10 +327,10 @@ impl PrintArgs {
     }
 }
 
-/// Options of the load, as a hyperfine user knows them.
+/// Options of the workload, as a hyperfine user knows them.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "The workload")]
-pub struct LoadArgs {
+pub struct WorkloadArgs {
     /// Run CMD in the mounted directory once per run, before caches are dropped.
     #[arg(short, long, value_name = "CMD")]
     pub setup: Option<String>,

@@ -1,4 +1,4 @@
-//! Programs on the command line that are named by a path from the user's directory, such as `./load.sh`. A load runs
+//! Programs on the command line that are named by a path from the user's directory, such as `./load.sh`. A workload runs
 //! in the contender's directory, where such a path leads nowhere.
 //!
 //! Invariant: a path is resolved once, before anything starts, and only where a file is there; else it is left as it

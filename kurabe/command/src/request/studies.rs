@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 
 use lab::contender::Known;
 use lab::study::{Catalogue, QuickText, Reduced, Study, StudyError, StudyText};
-use loads::KINDS;
-use publications::Reported;
-use vocabulary::load::Load;
+use publications::ReportedMetrics;
 use vocabulary::suggestion;
+use vocabulary::workload::WorkloadSpec;
+use workloads::KINDS;
 
 use super::flags::{RunArgs, StudyArgs};
 use crate::exit::Failure;
@@ -66,7 +66,7 @@ pub fn unknown(name: &str) -> Failure {
 
 /// Where a study comes from.
 #[derive(Debug)]
-pub struct Source {
+pub struct StudySource {
     /// The file, or what stands for it in messages.
     pub path: PathBuf,
     /// Its text.
@@ -75,7 +75,7 @@ pub struct Source {
 }
 
 /// Opens a study: a file of this name, or else the bundled study.
-pub fn open(name: &Path) -> Result<Source, Failure> {
+pub fn open(name: &Path) -> Result<StudySource, Failure> {
     let bundled = name.to_str().and_then(bundled);
     let read = |path: &Path| {
         trust::file::read_text(path)
@@ -83,13 +83,13 @@ pub fn open(name: &Path) -> Result<Source, Failure> {
     };
     match bundled {
         // A directory of the name is none: a clone of this project may have one.
-        Some(study) if !name.is_file() => Ok(Source {
+        Some(study) if !name.is_file() => Ok(StudySource {
             path: PathBuf::from(format!("(bundled) {}.toml", study.name)),
             text: Cow::Borrowed(study.text),
             bundled: Some(study.name),
         }),
         _ if name.exists() || name.components().count() > 1 || name.extension().is_some() => {
-            Ok(Source { path: name.into(), text: Cow::Owned(read(name)?), bundled: None })
+            Ok(StudySource { path: name.into(), text: Cow::Owned(read(name)?), bundled: None })
         }
         _ => {
             let shown = name.display().to_string();
@@ -102,7 +102,7 @@ pub fn open(name: &Path) -> Result<Source, Failure> {
 
 /// Which profile of a study is taken.
 #[derive(Debug)]
-pub struct Profile {
+pub struct StudyProfile {
     /// Which study under which profile it is.
     pub words: String,
     /// Whether it is the quick one.
@@ -111,7 +111,7 @@ pub struct Profile {
     pub remedy: &'static str,
 }
 
-impl Profile {
+impl StudyProfile {
     /// What of the whole study the one that is carried out is.
     pub fn reduces(&self, whole: &Study, here: &Study) -> Option<Reduced> {
         Reduced::between(KINDS, whole, here, self.quick, self.remedy)
@@ -133,9 +133,13 @@ impl Profile {
     }
 }
 
-impl Source {
+impl StudySource {
     /// Takes the profile that the flags ask for.
-    pub fn profile(&self, args: &RunArgs, text: &mut StudyText) -> Result<Profile, StudyError> {
+    pub fn profile(
+        &self,
+        args: &RunArgs,
+        text: &mut StudyText,
+    ) -> Result<StudyProfile, StudyError> {
         let chosen = args.full || args.scale.is_some() || args.study.device.is_some();
         let quick = args.quick || (self.bundled.is_some() && !chosen && text.quick.is_some());
         let mut words = match self.bundled {
@@ -150,7 +154,7 @@ impl Source {
             }
         }
         if let Some(factor) = args.scale {
-            text.scale_loads(KINDS, factor)?;
+            text.scale_workloads(KINDS, factor)?;
             if !quick && args.study.device.is_none() {
                 text.scale_device(factor);
             }
@@ -161,14 +165,14 @@ impl Source {
             (None, true) => "without --quick all of it runs",
             (None, false) => "without --scale all of it runs",
         };
-        Ok(Profile { words, quick, remedy })
+        Ok(StudyProfile { words, quick, remedy })
     }
 }
 
-/// The names of the metrics and of the operations of a load. Of some the operations are known once
+/// The names of the metrics and of the operations of a workload. Of some the operations are known once
 /// its files were read; a file that cannot be read is an error of its own, told when it is needed.
-fn names_of(mut load: Load) -> (Vec<String>, Vec<String>) {
-    let of = |load: &Load| KINDS.open(load).map(|load| (load.metrics(), load.operations()));
+fn names_of(mut load: WorkloadSpec) -> (Vec<String>, Vec<String>) {
+    let of = |load: &WorkloadSpec| KINDS.open(load).map(|load| (load.metrics(), load.operations()));
     let names = of(&load).unwrap_or_default();
     if names.1.is_empty() && KINDS.read(&mut load).is_ok() {
         of(&load).unwrap_or_default()
@@ -182,7 +186,7 @@ fn names_of(mut load: Load) -> (Vec<String>, Vec<String>) {
 pub fn check_publication(study: &Study) -> Result<(), StudyError> {
     let reported = study.workloads.iter().map(|workload| {
         let (metrics, operations) = names_of(workload.load.clone());
-        Reported { workload: workload.name.clone(), metrics, operations }
+        ReportedMetrics { workload: workload.name.clone(), metrics, operations }
     });
     publications::check(study, &reported.collect::<Vec<_>>()).map(drop)
 }

@@ -6,12 +6,12 @@
 //! included, equally often, and what a turn leaves behind burdens all alike. The block is the replicate of the statistics and its set-up is time in which
 //! nothing is measured, so by default rounds go on until [`MEASURED_SHARE`] of the block's time was
 //! measured; not longer than the budget leaves for each of the blocks that are wanted. Where a
-//! run of the load is carried out in parts, a round is a part, and the block ends with a whole run.
+//! run of the workload is carried out in parts, a round is a part, and the block ends with a whole run.
 
 use std::time::Duration;
 
-use lab::event::Turn;
-use lab::slice::Slice;
+use lab::event::TrialCommand;
+use lab::slice::RunRecord;
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
@@ -34,7 +34,7 @@ pub struct Terms {
     pub seed: u64,
     /// How long the block goes on.
     pub length: Length,
-    /// In how many parts a run of the load is carried out.
+    /// In how many parts a run of the workload is carried out.
     pub parts: u32,
 }
 
@@ -47,7 +47,7 @@ pub struct Length {
     /// Time of its rounds, when the study names one.
     pub rounds: Option<Duration>,
     /// Bounds on the whole block, which the rounds keep to if they can.
-    pub share: Option<Share>,
+    pub share: Option<BudgetShare>,
     /// Bound on the whole block, at which it is broken off.
     pub limit: Option<Duration>,
     /// What a whole run of every contender takes, where that is known before the first one.
@@ -60,7 +60,7 @@ pub struct Length {
 /// Few blocks know their own scatter badly, and what differs from block to block is only averaged by more
 /// of them. So there are more blocks, until their set-up takes the time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Share {
+pub struct BudgetShare {
     /// With the least number of blocks.
     pub least: Duration,
     /// With twice as many.
@@ -84,7 +84,7 @@ pub struct Schedule<'a> {
     rounds: u32,
     /// Whether the round that goes on is the last one.
     is_last: bool,
-    /// The parts of a run of the load, in the order of the run that goes on: in each round all carry
+    /// The parts of a run of the workload, in the order of the run that goes on: in each round all carry
     /// the same one out.
     parts: Vec<u32>,
     /// Who is still to come in this round, the next one last.
@@ -120,7 +120,7 @@ impl<'a> Schedule<'a> {
 
     /// Whose turn is next among the contenders that still take turns; nobody's when there were
     /// enough rounds, or when nobody is left.
-    pub fn next(&mut self, live: &[usize]) -> Option<(usize, Turn)> {
+    pub fn next(&mut self, live: &[usize]) -> Option<(usize, TrialCommand)> {
         let now = (self.clock)();
         let ready = *self.ready.get_or_insert(now);
         self.to_come.retain(|contender| live.contains(contender));
@@ -155,7 +155,7 @@ impl<'a> Schedule<'a> {
         let (round, position) = (self.rounds, self.position);
         self.position += 1;
         let part = self.parts[self.place()];
-        Some((contender, Turn::Slice { round, position, part, last: self.is_last }))
+        Some((contender, TrialCommand::Slice { round, position, part, last: self.is_last }))
     }
 
     /// Which part of a run this round is.
@@ -164,7 +164,7 @@ impl<'a> Schedule<'a> {
     }
 
     /// A turn is over.
-    pub fn took(&mut self, slice: &Slice) {
+    pub fn took(&mut self, slice: &RunRecord) {
         self.measured += Duration::from_nanos(slice.time_ns());
     }
 
@@ -234,13 +234,15 @@ mod tests {
         let live: Vec<usize> = (0..turns.len()).collect();
         let (mut order, mut measured) = (Vec::new(), Duration::ZERO);
         while let Some((contender, turn)) = schedule.next(&live) {
-            let Turn::Slice { round, position, last, .. } = turn else { panic!("{turn:?}") };
+            let TrialCommand::Slice { round, position, last, .. } = turn else {
+                panic!("{turn:?}")
+            };
             assert_eq!(position as usize, order.len() % turns.len());
             order.push((contender, round, last));
             let run_ns = turns[contender].as_nanos() as u64;
             pass(turns[contender] + besides);
             measured += turns[contender];
-            schedule.took(&Slice {
+            schedule.took(&RunRecord {
                 round,
                 position,
                 run_ns,
@@ -303,7 +305,8 @@ mod tests {
     #[test]
     fn the_budget_leaves_time_for_other_blocks() {
         let rounds = |least_ms: u32, twice_ms: u32| {
-            let share = Share { least: least_ms * MILLISECOND, twice: twice_ms * MILLISECOND };
+            let share =
+                BudgetShare { least: least_ms * MILLISECOND, twice: twice_ms * MILLISECOND };
             let length = Length { share: Some(share), ..Length::default() };
             let setup = 1000 * MILLISECOND;
             let (order, _) = block(length, setup, &[15 * MILLISECOND; 3], 3 * MILLISECOND);
@@ -320,7 +323,7 @@ mod tests {
             let rounds = rounds(least_ms, twice_ms);
             assert!(rounds.abs_diff(expected_ms * MILLISECOND) <= 54 * MILLISECOND, "{rounds:?}");
         }
-        let share = Share { least: 10_000 * MILLISECOND, twice: 5000 * MILLISECOND };
+        let share = BudgetShare { least: 10_000 * MILLISECOND, twice: 5000 * MILLISECOND };
         let length =
             Length { rounds: Some(6000 * MILLISECOND), share: Some(share), ..Length::default() };
         let setup = 1000 * MILLISECOND;
@@ -335,7 +338,7 @@ mod tests {
     fn one_round_is_enough_for_a_budget_that_has_no_time_for_two() {
         let second = 1000 * MILLISECOND;
         for (round, rounds) in [(None, 2), (Some(8 * second), 1)] {
-            let share = Share { least: 11 * second, twice: 5 * second };
+            let share = BudgetShare { least: 11 * second, twice: 5 * second };
             let length = Length { share: Some(share), round, ..Length::default() };
             let (order, _) = block(length, second, &[2 * second; 4], Duration::ZERO);
             assert_eq!(order.len(), rounds * 4, "with {round:?} known");
@@ -350,7 +353,7 @@ mod tests {
             let length = Length { runs: Some(runs), ..Length::default() };
             let mut schedule = Schedule::new(Terms { seed: 3, length, parts }, &clock);
             let mut turns = 0;
-            while let Some((_, Turn::Slice { last, .. })) = schedule.next(&[0, 1]) {
+            while let Some((_, TrialCommand::Slice { last, .. })) = schedule.next(&[0, 1]) {
                 turns += 1;
                 assert_eq!(last, turns > (runs * parts - 1) * 2, "turn {turns} of {runs} runs");
                 time.set(time.get() + MILLISECOND);
@@ -368,7 +371,9 @@ mod tests {
             let mut schedule = Schedule::new(Terms { seed: 5, length, parts: 4 }, &clock);
             let mut turns = Vec::new();
             while let Some((contender, turn)) = schedule.next(&[0, 1]) {
-                let Turn::Slice { round, part, last, .. } = turn else { panic!("{turn:?}") };
+                let TrialCommand::Slice { round, part, last, .. } = turn else {
+                    panic!("{turn:?}")
+                };
                 turns.push((round, part, last, contender));
                 time.set(time.get() + 10 * MILLISECOND);
             }

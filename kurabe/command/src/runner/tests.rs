@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 use lab::analysis::Comparison;
 use lab::contender::Known;
-use lab::event::Turn;
+use lab::event::TrialCommand;
 use lab::record::{Phase, PhaseRecord};
 use lab::result::{PLAN_FILE, RECORDS_FILE, StoredResult};
-use lab::slice::Slice;
+use lab::slice::RunRecord;
 use lab::study::{CommandText, StudyText, WorkloadText};
 use tempfile::TempDir;
 
@@ -135,10 +135,11 @@ impl Executor for MockExecutor<'_, '_> {
         let live: Vec<usize> = (0..specs.len())
             .filter(|number| records[*number].outcome == Outcome::Completed)
             .collect();
-        while let Some((number, Turn::Slice { round, position, .. })) = schedule.next(&live) {
+        while let Some((number, TrialCommand::Slice { round, position, .. })) = schedule.next(&live)
+        {
             let time = (mock.script)(&specs[number]).0 / 100;
             mock.clock.set(mock.clock.get() + time);
-            let slice = Slice {
+            let slice = RunRecord {
                 round,
                 position,
                 run_ns: time.as_nanos() as u64,
@@ -160,7 +161,7 @@ impl Executor for MockExecutor<'_, '_> {
         }
         for record in &mut records {
             record.elapsed_ns = (mock.clock.get() - begun).as_nanos() as u64;
-            let times = record.slices.iter().map(Slice::time_ns);
+            let times = record.slices.iter().map(RunRecord::time_ns);
             let mean_ns = times.sum::<u64>() / record.slices.len().max(1) as u64;
             record.phases = [(Phase::Run, mean_ns), (Phase::Sync, 0)]
                 .map(|(phase, elapsed_ns)| PhaseRecord {
@@ -241,7 +242,7 @@ impl<'a> Mock<'a> {
     }
 
     /// One session, as `kurabe compare` begins it and `kurabe resume` goes on with it.
-    fn sit(&self) -> End {
+    fn sit(&self) -> StudyEnd {
         self.begun.borrow_mut().clear();
         self.stopped.set(false);
         let (mut writer, stored) = ResultWriter::resume(&self.directory).unwrap();
@@ -249,7 +250,7 @@ impl<'a> Mock<'a> {
         let mut records = stored.records;
         self.before.set(records.len() + stored.superseded.len());
         self.seen.borrow_mut().clear();
-        let surroundings = Surroundings {
+        let context = RunnerContext {
             session: writer.begin_session(&()).unwrap(),
             device: None,
             elapsed: &|| self.clock.get(),
@@ -258,7 +259,7 @@ impl<'a> Mock<'a> {
             run_times: BTreeMap::new(),
         };
         let (mut executor, mut observer) = (MockExecutor(self), MockObserver(self));
-        run(&stored.plan, &mut records, &surroundings, &mut executor, &mut writer, &mut observer)
+        run(&stored.plan, &mut records, &context, &mut executor, &mut writer, &mut observer)
             .unwrap()
     }
 
@@ -302,7 +303,7 @@ fn the_order_is_that_of_the_plan() {
     (text.rounds, text.warmup) = (Some(3), Some(1));
     for seed in 0..5 {
         let mock = Mock::new(plan(&text, seed), |spec| takes(tight(spec)));
-        assert_eq!(mock.sit(), End::Complete);
+        assert_eq!(mock.sit(), StudyEnd::Complete);
         let expected: Vec<u32> = (0..24).collect();
         assert_eq!(mock.begun(), expected, "seed {seed}");
         let planned: Vec<String> = mock
@@ -327,7 +328,7 @@ fn every_warm_up_block_is_carried_out() {
     let mut text = study(&["ext4", "xfs"], &["true"]);
     (text.rounds, text.warmup) = (Some(2), Some(4));
     let mock = Mock::new(plan(&text, 1), |spec| takes(tight(spec)));
-    assert_eq!((mock.sit(), mock.begun().len()), (End::Complete, 12));
+    assert_eq!((mock.sit(), mock.begun().len()), (StudyEnd::Complete, 12));
 }
 
 #[test]
@@ -349,7 +350,7 @@ fn tight_data_stops_at_the_least_number_of_blocks_and_noisy_data_goes_on() {
     let mock = Mock::new(plan(&text, 3), |spec| {
         takes(if spec.workload.name == "tight" { tight(spec) } else { noisy(spec) })
     });
-    assert_eq!(mock.sit(), End::Complete);
+    assert_eq!(mock.sit(), StudyEnd::Complete);
     let blocks = |workload: &str| {
         mock.records().iter().filter(|record| record.workload == workload).count() / 2
     };
@@ -361,9 +362,9 @@ fn the_least_and_the_greatest_number_of_blocks_hold() {
     let mut text = study(&["ext4", "xfs"], &["true"]);
     (text.min_runs, text.max_runs) = (Some(7), Some(9));
     let calm = Mock::new(plan(&text, 1), |spec| takes(tight(spec)));
-    assert_eq!((calm.sit(), calm.begun().len()), (End::Complete, 14));
+    assert_eq!((calm.sit(), calm.begun().len()), (StudyEnd::Complete, 14));
     let wild = Mock::new(plan(&text, 1), |spec| takes(noisy(spec)));
-    assert_eq!((wild.sit(), wild.begun().len()), (End::Complete, 18));
+    assert_eq!((wild.sit(), wild.begun().len()), (StudyEnd::Complete, 18));
 }
 
 #[test]
@@ -374,7 +375,7 @@ fn no_budget_is_ever_exceeded() {
         let mock = Mock::new(plan(&text, budget_s), |spec| takes(noisy(spec)));
         // The device takes time to prepare, and that counts.
         mock.clock.set(SECOND / 2);
-        assert_eq!(mock.sit(), End::Budget, "{budget_s} s");
+        assert_eq!(mock.sit(), StudyEnd::Budget, "{budget_s} s");
         assert!(mock.clock.get() <= SECOND * budget_s as u32, "{budget_s} s");
         for record in mock.records() {
             // A trial that the budget cut short is no failure of its contender.
@@ -392,13 +393,13 @@ fn a_trial_that_cannot_fit_in_the_budget_is_not_begun() {
     let mut text = study(&["ext4", "xfs"], &["true"]);
     text.budget = Some("35s".into());
     let mock = Mock::new(plan(&text, 1), |_| takes(SECOND * 10));
-    assert_eq!(mock.sit(), End::Budget);
+    assert_eq!(mock.sit(), StudyEnd::Budget);
     assert_eq!(mock.begun().len(), 3);
     assert_eq!(mock.clock.get(), SECOND * 30);
     let bounds: Vec<_> = mock.begun.borrow().iter().map(|(_, _, bound)| bound.unwrap()).collect();
     assert_eq!(bounds, [35, 25, 15].map(|seconds| seconds * 1_000_000_000));
     // Another session has the same budget, and it is spent.
-    assert_eq!((mock.sit(), mock.begun().len()), (End::Budget, 0));
+    assert_eq!((mock.sit(), mock.begun().len()), (StudyEnd::Budget, 0));
 }
 
 #[test]
@@ -427,7 +428,7 @@ fn a_bound_on_the_trial_that_comes_first_is_a_failure() {
     let mut text = study(&["ext4", "xfs"], &["true"]);
     (text.budget, text.timeout, text.rounds) = (Some("100s".into()), Some("3s".into()), Some(1));
     let mock = Mock::new(plan(&text, 1), |_| takes(SECOND * 10));
-    assert_eq!(mock.sit(), End::Complete);
+    assert_eq!(mock.sit(), StudyEnd::Complete);
     for record in mock.records() {
         let limit_ns = 3_000_000_000;
         assert_eq!(record.outcome, Outcome::TimedOut { phase: Phase::Run, limit_ns });
@@ -441,7 +442,7 @@ fn a_contender_that_always_fails_is_given_up_and_the_others_go_on() {
         let mock = Mock::new(plan(&text, 1), |spec| {
             if spec.contender.label == broken { breaks(SECOND) } else { takes(noisy(spec)) }
         });
-        assert_eq!(mock.sit(), End::Complete);
+        assert_eq!(mock.sit(), StudyEnd::Complete);
         assert_eq!(mock.begun_of(broken), FAILURES_MAX, "{broken}");
         // Without a baseline there is nothing to compare, and more than the least number of blocks
         // would not help.
@@ -462,7 +463,7 @@ fn a_contender_that_fails_now_and_then_is_tried_again() {
             takes(noisy(spec))
         }
     });
-    assert_eq!(mock.sit(), End::Complete);
+    assert_eq!(mock.sit(), StudyEnd::Complete);
     assert_eq!((mock.begun_of("ext4"), mock.begun_of("xfs")), (20, 20));
 }
 
@@ -494,11 +495,11 @@ fn a_stop_between_any_two_trials_is_resumed_under_the_same_plan() {
         let mock = Mock::new(plan(&text, 5), |spec| takes(noisy(spec)));
         let plan_bytes = fs::read(mock.directory.join(PLAN_FILE)).unwrap();
         mock.stop_after.set(trials);
-        assert_eq!((mock.sit(), mock.begun().len()), (End::Stopped, trials));
+        assert_eq!((mock.sit(), mock.begun().len()), (StudyEnd::Stopped, trials));
         mock.stop_after.set(usize::MAX);
         // Three contenders: so many trials had been carried out of the block and workload.
         let half = trials % 3;
-        assert_eq!((mock.sit(), mock.begun().len()), (End::Complete, 24 - trials + half));
+        assert_eq!((mock.sit(), mock.begun().len()), (StudyEnd::Complete, 24 - trials + half));
         assert_eq!(mock.records_of_one_session(), whole.records(), "stopped after {trials} trials");
         let superseded: Vec<u32> = mock.superseded().iter().map(|record| record.trial).collect();
         let expected: Vec<u32> = (trials as u32 - half as u32..trials as u32).collect();
@@ -520,16 +521,16 @@ fn a_trial_that_was_interrupted_is_repeated_and_one_that_failed_is_not() {
         3 if interrupt.get() => (SECOND, Outcome::Interrupted { phase: Phase::Sync }),
         _ => takes(SECOND),
     });
-    assert_eq!((mock.sit(), mock.begun()), (End::Stopped, vec![0, 1, 2, 3]));
+    assert_eq!((mock.sit(), mock.begun()), (StudyEnd::Stopped, vec![0, 1, 2, 3]));
     interrupt.set(false);
-    assert_eq!((mock.sit(), mock.begun()), (End::Complete, vec![2, 3, 4, 5]));
+    assert_eq!((mock.sit(), mock.begun()), (StudyEnd::Complete, vec![2, 3, 4, 5]));
     assert_eq!(mock.superseded().len(), 2);
     let analysis = analyse(&mock.plan, &mock.records(), None);
     let contenders = &analysis.workloads[0].contenders;
     assert_eq!(contenders.iter().map(|contender| contender.trials).sum::<usize>(), 6);
     assert_eq!(contenders.iter().map(|contender| contender.failed).sum::<usize>(), 1);
     // Nothing is left to do.
-    assert_eq!((mock.sit(), mock.begun().len()), (End::Complete, 0));
+    assert_eq!((mock.sit(), mock.begun().len()), (StudyEnd::Complete, 0));
 }
 
 /// The stop rule sees whole blocks only: where it was interrupted makes no difference.
@@ -562,17 +563,17 @@ fn a_half_block_counts_until_it_is_repeated() {
     (text.rounds, text.budget) = (Some(4), Some("50s".into()));
     let mock = Mock::new(plan(&text, 1), |_| takes(SECOND * 10));
     mock.stop_after.set(5);
-    assert_eq!((mock.sit(), mock.begun().len()), (End::Stopped, 5));
+    assert_eq!((mock.sit(), mock.begun().len()), (StudyEnd::Stopped, 5));
     assert_eq!((mock.records().len(), mock.superseded().len()), (5, 0));
     mock.stop_after.set(usize::MAX);
     // The budget leaves no time for another round, so nothing takes the place of the half block.
-    assert_eq!((mock.sit(), mock.begun().len()), (End::Budget, 0));
+    assert_eq!((mock.sit(), mock.begun().len()), (StudyEnd::Budget, 0));
     assert_eq!((mock.records().len(), mock.superseded().len()), (5, 0));
     // Interrupted again, in the first of the trials that are repeated: the half block is gone, and
     // what stands is never of two sessions.
     mock.clock.set(Duration::ZERO);
     mock.stop_after.set(1);
-    assert_eq!((mock.sit(), mock.begun()), (End::Stopped, vec![3]));
+    assert_eq!((mock.sit(), mock.begun()), (StudyEnd::Stopped, vec![3]));
     let sessions: Vec<u32> = mock.records().iter().map(|record| record.session).collect();
     assert_eq!((sessions, mock.superseded().len()), (vec![1, 1, 1, 3], 2));
 }
@@ -587,13 +588,13 @@ fn a_study_in_which_everything_fails_ends_and_can_be_resumed() {
         let fails = spec.block >= 3 && spec.workload.name == "true" && broken.get();
         if fails { breaks(SECOND) } else { takes(SECOND) }
     });
-    assert_eq!(mock.sit(), End::Failing);
+    assert_eq!(mock.sit(), StudyEnd::Failing);
     let of =
         |workload: &str| mock.records().iter().filter(|record| record.workload == workload).count();
     assert_eq!((of("true"), of("false")), (2 * 5, 2 * 9));
     // Another session has another filling of the device.
     broken.set(false);
-    assert_eq!(mock.sit(), End::Complete);
+    assert_eq!(mock.sit(), StudyEnd::Complete);
     assert_eq!((of("true"), of("false")), (2 * 9, 2 * 9));
 }
 
@@ -603,12 +604,12 @@ fn a_study_in_which_everything_failed_from_the_start_can_be_resumed() {
     let broken = Cell::new(true);
     let mock =
         Mock::new(plan(&text, 1), |_| if broken.get() { breaks(SECOND) } else { takes(SECOND) });
-    assert_eq!(mock.sit(), End::Failing);
+    assert_eq!(mock.sit(), StudyEnd::Failing);
     let failed = mock.records().len();
     assert_eq!(failed, 2 * FAILED_BLOCKS_MAX);
     assert!(!is_complete(&mock.plan, &mock.records()));
     broken.set(false);
-    assert_eq!(mock.sit(), End::Complete);
+    assert_eq!(mock.sit(), StudyEnd::Complete);
     let completed = |record: &&Record| record.outcome == Outcome::Completed;
     // The two blocks that failed stand as they are; the other three of five were carried out.
     assert_eq!(mock.records().iter().filter(completed).count(), 2 * 3);
@@ -621,7 +622,7 @@ fn a_stop_before_the_first_trial_carries_out_none() {
     let mock = Mock::new(plan(&text, 1), |spec| takes(tight(spec)));
     mock.stop_after.set(0);
     let (mut writer, _) = ResultWriter::resume(&mock.directory).unwrap();
-    let surroundings = Surroundings {
+    let context = RunnerContext {
         session: 1,
         device: None,
         elapsed: &|| Duration::ZERO,
@@ -631,9 +632,8 @@ fn a_stop_before_the_first_trial_carries_out_none() {
     };
     let (mut executor, mut observer) = (MockExecutor(&mock), MockObserver(&mock));
     let mut records = Vec::new();
-    let end =
-        run(&mock.plan, &mut records, &surroundings, &mut executor, &mut writer, &mut observer);
-    assert_eq!(end.unwrap(), End::Stopped);
+    let end = run(&mock.plan, &mut records, &context, &mut executor, &mut writer, &mut observer);
+    assert_eq!(end.unwrap(), StudyEnd::Stopped);
     assert_eq!((mock.begun().len(), records.len()), (0, 0));
 }
 
@@ -649,7 +649,7 @@ fn contenders_that_take_turns_stand_on_parts_that_are_drawn_anew() {
     let mut text = study(&["ext4", "xfs", "btrfs"], &["true"]);
     text.rounds = Some(20);
     let mock = Mock::new(plan_of_turns(&text, 1), |spec| takes(tight(spec)));
-    assert_eq!(mock.sit(), End::Complete);
+    assert_eq!(mock.sit(), StudyEnd::Complete);
     let records = mock.records();
     assert_eq!(records.len(), 60);
     let mut seen: BTreeMap<&str, [usize; 3]> = BTreeMap::new();
@@ -673,7 +673,7 @@ fn a_contender_that_fails_leaves_the_others_their_turns() {
         "xfs" => breaks(SECOND),
         _ => takes(tight(spec)),
     });
-    assert_eq!(mock.sit(), End::Complete);
+    assert_eq!(mock.sit(), StudyEnd::Complete);
     assert_eq!((mock.begun_of("xfs"), mock.begun_of("ext4"), mock.begun_of("btrfs")), (2, 4, 4));
     let completed = |record: &&Record| record.outcome == Outcome::Completed;
     assert!(mock.records().iter().filter(completed).all(|record| record.slices.len() > 10));
@@ -686,7 +686,7 @@ fn a_budget_ends_a_block_of_turns_and_bounds_all_of_them() {
     let mut text = study(&["ext4", "xfs"], &["true"]);
     (text.min_runs, text.budget) = (Some(5), Some("60s".into()));
     let mock = Mock::new(plan_of_turns(&text, 1), |spec| takes(noisy(spec)));
-    assert_eq!(mock.sit(), End::Budget);
+    assert_eq!(mock.sit(), StudyEnd::Budget);
     assert!(mock.clock.get() <= 61 * SECOND, "{:?}", mock.clock.get());
     let blocks = mock.records().iter().filter(|record| record.has_ended()).count() / 2;
     assert!(blocks >= 4, "{blocks} blocks had a fair share each");
@@ -703,10 +703,10 @@ fn a_stop_between_blocks_of_turns_is_gone_on_with() {
     whole.sit();
     let mock = Mock::new(plan_of_turns(&text, 3), |spec| takes(tight(spec)));
     mock.stop_after.set(3);
-    assert_eq!(mock.sit(), End::Stopped);
+    assert_eq!(mock.sit(), StudyEnd::Stopped);
     assert_eq!(mock.records().len(), 4, "a block is recorded whole");
     mock.stop_after.set(usize::MAX);
-    assert_eq!(mock.sit(), End::Complete);
+    assert_eq!(mock.sit(), StudyEnd::Complete);
     assert_eq!(mock.begun(), [4, 5, 6, 7]);
     let outcomes = |mock: &Mock<'_>| {
         mock.records_of_one_session().into_iter().map(|r| (r.trial, r.slices)).collect::<Vec<_>>()
@@ -724,7 +724,7 @@ fn contenders_come_one_at_a_time_once_a_part_of_the_device_was_full() {
         _ => takes(tight(spec)),
     };
     let mock = Mock::new(plan_of_turns(&text, 1), script);
-    assert_eq!(mock.sit(), End::Complete);
+    assert_eq!(mock.sit(), StudyEnd::Complete);
     let records = mock.records();
     let ended: Vec<&Record> = records.iter().filter(|record| record.has_ended()).collect();
     assert_eq!((records.len(), ended.len()), (8, 6), "one block was broken off");

@@ -10,7 +10,7 @@ use lab::record::Record;
 use trial::device::Progress;
 use vocabulary::words::counted;
 
-use crate::environment::dry_run::Tried;
+use crate::environment::dry_run::DryRunReport;
 use crate::runner;
 use crate::terminal::rough;
 
@@ -29,20 +29,24 @@ const FILLING_LONG: Duration = Duration::from_secs(5);
 const FILLING_MAX: Duration = Duration::from_secs(10 * 365 * 86_400);
 
 /// What is known so far.
-pub struct Forecast<'a> {
+pub struct TimeForecast<'a> {
     plan: &'a Plan,
     records: &'a [Record],
     budget: Option<Duration>,
     /// What a dry run found.
-    pub tried: Option<Tried>,
+    pub tried: Option<DryRunReport>,
     /// When the filling began, and what is left of it.
     filling: Option<(Duration, Option<Duration>)>,
 }
 
-impl<'a> Forecast<'a> {
+impl<'a> TimeForecast<'a> {
     /// Nothing is known but what earlier sessions recorded.
-    pub fn new(plan: &'a Plan, records: &'a [Record], budget: Option<Duration>) -> Forecast<'a> {
-        Forecast { plan, records, budget, tried: None, filling: None }
+    pub fn new(
+        plan: &'a Plan,
+        records: &'a [Record],
+        budget: Option<Duration>,
+    ) -> TimeForecast<'a> {
+        TimeForecast { plan, records, budget, tried: None, filling: None }
     }
 
     /// Takes in how far the filling is; says once how long it will take, where that is long.

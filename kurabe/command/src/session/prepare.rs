@@ -8,10 +8,9 @@ use lab::condition::{self, Condition};
 use lab::device::DeviceName;
 use lab::plan::Plan;
 use lab::result::{PLAN_FILE, ResultError, ResultWriter, STUDY_FILE, StoredResult, read_plan};
-use lab::spec::{CommandLine, Output, Workload};
+use lab::spec::{CommandLine, OutputTarget, Workload};
 use lab::study::{Study, StudyError, StudyText};
 use lab::study_file;
-use loads::KINDS;
 use serde_json::Value;
 use trial::filesystem;
 use trust::Refused;
@@ -19,6 +18,7 @@ use trust::text::line;
 use vocabulary::check::DURABILITY;
 use vocabulary::path::UserPath;
 use vocabulary::suggestion::unknown;
+use workloads::KINDS;
 
 use super::Session;
 use crate::environment::{self, Examined, capacity, device_request, read_files, side_by_side};
@@ -28,7 +28,7 @@ use crate::presentation::{OwnAnswer, Presentation};
 use crate::request::flags::{
     CompareArgs, PresentArgs, PrintArgs, ResumeArgs, RunArgs, StudyArgs, Style, flag_of_field,
 };
-use crate::request::{default_directory, load_flags, studies};
+use crate::request::{default_directory, studies, workload_flags};
 use crate::terminal;
 
 /// `kurabe compare`.
@@ -42,7 +42,7 @@ pub fn compare_with(args: &CompareArgs, own: Option<OwnAnswer>) -> Result<u8, Fa
     if !text.workloads.iter().any(|workload| workload.names_a_load(KINDS)) {
         return Err(Failure::refused(format!(
             "COMMAND: is missing; give a command after '--', or another workload: {}",
-            load_flags::names(KINDS)
+            workload_flags::names(KINDS)
         )));
     }
     let study = text.resolve(studies::catalogue(&filesystem::known())).map_err(in_flags)?;
@@ -85,7 +85,7 @@ fn check_gates(study: &Study) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What the loads are going to do, without doing it.
+/// What the workloads are going to do, without doing it.
 fn print_plan(mut study: Study, destroy: Option<&str>) -> Result<u8, Failure> {
     environment::leave_out_missing(&mut study)?;
     for left in &study.left_out {
@@ -93,7 +93,7 @@ fn print_plan(mut study: Study, destroy: Option<&str>) -> Result<u8, Failure> {
     }
     read_files(&mut study)?;
     check_gates(&study)?;
-    durability::check_loads(&study)?;
+    durability::check_workloads(&study)?;
     check_options(&study)?;
     let request = device_request(&study, destroy)?;
     // What is called so here is another device there.
@@ -250,7 +250,7 @@ pub fn settle(study: &mut Study) -> Result<(), Failure> {
     }
     read_files(study)?;
     check_gates(study)?;
-    durability::check_loads(study)
+    durability::check_workloads(study)
 }
 
 fn begin(
@@ -271,7 +271,7 @@ fn begin(
         return print_plan(study, args.destroy.as_deref());
     }
     if let Some(file) = args.output_file() {
-        study.output = Output::File(UserPath::typed(file));
+        study.output = OutputTarget::File(UserPath::typed(file));
     }
     settle(&mut study)?;
     let mut presentation = Presentation::new(&present.show, text.style.as_deref())?;

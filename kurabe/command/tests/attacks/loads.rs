@@ -1,4 +1,4 @@
-//! What a load makes for somebody else, and what it reaches by system calls that know no directory.
+//! What a workload makes for somebody else, and what it reaches by system calls that know no directory.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -79,7 +79,7 @@ fn a_job_does_not_set_up_its_device_anew() {
     site.run(&[&["compare", "raw"], &flags[..], &["--fio", "job.fio"]].concat()).expect(0);
 }
 
-/// A key of root's session, which a load of another user's inherits like a descriptor.
+/// A key of root's session, which a workload of another user's inherits like a descriptor.
 #[test]
 fn a_load_of_a_user_has_none_of_roots_keys() {
     let Some(site) = ground() else { return };

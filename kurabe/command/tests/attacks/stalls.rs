@@ -99,7 +99,7 @@ fn files_of_a_result_that_are_no_files_are_not_read() {
     let Some(site) = ground() else { return };
     fs::write(site.work().join("program"), "Ordered[20] { <50%> New(1K); <50%> Get; }\n").unwrap();
     fs::create_dir(site.work().join("place")).unwrap();
-    // A path of its own, because a load has the trial's directory for its working directory.
+    // A path of its own, because a workload has the trial's directory for its working directory.
     let place = format!("dir:{}", site.work().join("place").display());
     let arguments = ["compare", &place, "--runs", "2", "--cache", "warm", "--out", "result"];
     let load = ["--objects", "program", "--store", "files"];

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use block::{AlignedBuffer, BlockDevice};
 
-use super::{MIB, Target};
-use crate::virtual_host::Times;
-use crate::{Operation, Request};
+use super::{FitTarget, MIB};
+use crate::virtual_host::RequestTimes;
+use crate::{DiskOperation, ModelRequest};
 
 /// A device past the page cache. What is written are zeros.
 pub struct OnDevice<D> {
@@ -23,25 +23,25 @@ impl<D: BlockDevice> OnDevice<D> {
         OnDevice { device, began: Instant::now() }
     }
 
-    fn carry(&self, request: Request, buffer: &mut AlignedBuffer) -> io::Result<Times> {
+    fn carry(&self, request: ModelRequest, buffer: &mut AlignedBuffer) -> io::Result<RequestTimes> {
         let bytes = &mut buffer[..request.length as usize];
         let start = self.began.elapsed().as_nanos() as u64;
         match request.operation {
-            Operation::Read => self.device.read_at(bytes, request.offset)?,
-            Operation::Write => self.device.write_at(bytes, request.offset)?,
-            Operation::Flush => self.device.flush()?,
-            Operation::Discard => self.device.discard(request.offset, request.length)?,
+            DiskOperation::Read => self.device.read_at(bytes, request.offset)?,
+            DiskOperation::Write => self.device.write_at(bytes, request.offset)?,
+            DiskOperation::Flush => self.device.flush()?,
+            DiskOperation::Discard => self.device.discard(request.offset, request.length)?,
         }
         Ok(start..self.began.elapsed().as_nanos() as u64)
     }
 }
 
-impl<D: BlockDevice> Target for OnDevice<D> {
+impl<D: BlockDevice> FitTarget for OnDevice<D> {
     fn size_bytes(&self) -> u64 {
         self.device.len()
     }
 
-    fn run(&mut self, depth: usize, requests: Vec<Request>) -> io::Result<Vec<Times>> {
+    fn run(&mut self, depth: usize, requests: Vec<ModelRequest>) -> io::Result<Vec<RequestTimes>> {
         let (next, done) = (AtomicUsize::new(0), Mutex::new(Ok(vec![0..0; requests.len()])));
         let work = || {
             let mut buffer = AlignedBuffer::zeroed(MIB as usize);

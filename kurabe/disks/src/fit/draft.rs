@@ -4,8 +4,8 @@ use std::io;
 
 use super::{Bench, Cache, FitError, MIB, USUAL_RPM};
 use crate::hard::geometry::{Arm, Geometry};
-use crate::virtual_host::Host;
-use crate::{Profile, ProfileError};
+use crate::virtual_host::VirtualHost;
+use crate::{DiskProfile, ProfileError};
 
 /// Why a value is the one it is, until something shows it.
 const ASSUMED: &str = "assumed: 'kurabe disk fit' does not measure it";
@@ -196,12 +196,12 @@ impl Draft {
     }
 
     /// A disk of what is known so far.
-    pub fn model(&self) -> Result<(Host, u64), ProfileError> {
+    pub fn model(&self) -> Result<(VirtualHost, u64), ProfileError> {
         let (_, profile) = self.profile()?;
-        Ok((Host::of(&profile, self.size_bytes)?, self.size_bytes))
+        Ok((VirtualHost::of(&profile, self.size_bytes)?, self.size_bytes))
     }
 
-    pub fn profile(&self) -> Result<(String, Profile), ProfileError> {
+    pub fn profile(&self) -> Result<(String, DiskProfile), ProfileError> {
         let pairs = self.rates.iter().map(|(at, rate)| format!("[{at:?}, {rate}]"));
         let rates = pairs.collect::<Vec<_>>().join(", ");
         let mut text = format!(
@@ -212,7 +212,7 @@ impl Draft {
         for (name, value, source) in &self.values {
             text.push_str(&format!("{name} = {{ value = {value}, source = \"{source}\" }}\n"));
         }
-        let profile = Profile::parse(&text, &self.name)?;
+        let profile = DiskProfile::parse(&text, &self.name)?;
         Ok((text, profile))
     }
 }

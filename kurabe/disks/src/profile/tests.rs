@@ -13,7 +13,7 @@ fn every_bundled_profile_is_whole_and_has_its_sources() {
 
 #[test]
 fn words_are_read_and_wrong_ones_named_with_their_range() {
-    let read = |words| Profile::read(Kind::Hard, words);
+    let read = |words| DiskProfile::read(DiskKind::Hard, words);
     assert_eq!(read("st1000dm003,position=0%").unwrap().slice.position, 0.0);
     let rates = read("st1000dm003,rates=200/150/100").unwrap().parameters.rates;
     assert_eq!(rates, [(0.0, 200.0), (0.5, 150.0), (1.0, 100.0)]);
@@ -38,14 +38,18 @@ fn words_are_read_and_wrong_ones_named_with_their_range() {
         let problem = read(words).unwrap_err().to_string();
         assert!(problem.contains(said), "{words}: {problem}");
     }
-    let problem = Profile::read(Kind::Flash, "nvme,position=3%").unwrap_err().to_string();
+    let problem = DiskProfile::read(DiskKind::Flash, "nvme,position=3%").unwrap_err().to_string();
     assert!(problem.contains("for hard disks"), "{problem}");
 }
 
 #[test]
 fn a_slice_that_does_not_fit_is_refused_with_both_sizes() {
     let disk = |words: &str, length| {
-        Profile::read(Kind::Hard, words).unwrap().disk(length).err().map(|error| error.to_string())
+        DiskProfile::read(DiskKind::Hard, words)
+            .unwrap()
+            .disk(length)
+            .err()
+            .map(|error| error.to_string())
     };
     assert_eq!(disk("st1000dm003", 900 << 30), None);
     let problem = disk("st1000dm003", 1 << 40).unwrap();
@@ -56,24 +60,24 @@ fn a_slice_that_does_not_fit_is_refused_with_both_sizes() {
 
 #[test]
 fn a_spread_slice_reaches_from_end_to_end_and_its_parts_do_not_overlap() {
-    let profile = Profile::read(Kind::Hard, "st1000dm003,extent=100%").unwrap();
+    let profile = DiskProfile::read(DiskKind::Hard, "st1000dm003,extent=100%").unwrap();
     let (length, capacity) = (8_u64 << 30, profile.parameters.capacity_bytes());
     let placed = profile.placed(length).unwrap();
-    let at = |offset| placed.place(Request::read(offset, 4096)).offset;
+    let at = |offset| placed.place(ModelRequest::read(offset, 4096)).offset;
     assert_eq!(at(0), 0);
     let last = at(length - 4096) + 4096;
     assert!(last <= capacity && last > capacity / 100 * 99, "{last}");
     assert!(at(CHUNK_BYTES) > at(CHUNK_BYTES - 4096));
-    let whole = Profile::read(Kind::Hard, "st1000dm003,position=100%").unwrap();
+    let whole = DiskProfile::read(DiskKind::Hard, "st1000dm003,position=100%").unwrap();
     let placed = whole.placed(length).unwrap();
-    assert!(placed.place(Request::read(length - 4096, 4096)).end() <= capacity);
+    assert!(placed.place(ModelRequest::read(length - 4096, 4096)).end() <= capacity);
 }
 
 #[test]
 fn a_file_that_is_no_profile_is_refused_with_the_place() {
     let text = include_str!("../../profiles/st1000dm003.toml");
-    let said = |text: &str| Profile::parse(text, "mine.toml").unwrap_err().to_string();
-    assert!(Profile::parse(text, "mine.toml").is_ok());
+    let said = |text: &str| DiskProfile::parse(text, "mine.toml").unwrap_err().to_string();
+    assert!(DiskProfile::parse(text, "mine.toml").is_ok());
     let fast = text.replace("rpm = { value = 7200", "rpm = { value = 72000000");
     assert!(said(&fast).contains("mine.toml: 'rpm': rpm=72000000 is not from 1000"));
     assert!(

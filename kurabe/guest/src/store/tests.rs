@@ -20,7 +20,7 @@ fn a_kernel_whose_release_is_a_path_is_refused_and_the_machines_modules_stay() {
         fs::write(installed.join(name), name).unwrap();
     }
     let own = Directory::private(&home.path().join("own")).unwrap();
-    let store = Store::open(&own, Supplies::default()).unwrap();
+    let store = ImageStore::open(&own, Supplies::default()).unwrap();
     let absolute = installed.to_str().unwrap();
     let image = home.path().join("bzImage");
     for release in [absolute, &format!("../..{absolute}"), "..", "6.1/../.."] {

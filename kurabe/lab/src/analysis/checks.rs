@@ -6,10 +6,10 @@ use serde_with_macros::skip_serializing_none;
 
 use super::WorkloadAnalysis;
 use super::samples::Samples;
-use crate::load::Unit;
 use crate::record::{Check, CheckVerdict};
 use crate::statistics;
 use crate::words::{list, share_text, thousands};
+use crate::workload::Unit;
 
 /// What the trials of one contender say of one check.
 #[skip_serializing_none]
@@ -132,12 +132,12 @@ pub(super) fn rows(workloads: &[WorkloadAnalysis]) -> impl Iterator<Item = Check
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::{Row, analyse};
+    use crate::analysis::{ComparisonRow, analyse};
     use crate::fixture;
-    use crate::load::{LoadReport, Metric};
     use crate::plan::Plan;
     use crate::record::Record;
     use crate::statistics::Verdict;
+    use crate::workload::{Metric, WorkloadReport};
 
     fn check(tried: u64, violated: u64) -> Check {
         let first = (violated > 0).then(|| "byte 7 differs".to_string());
@@ -229,14 +229,14 @@ mod tests {
     fn what_is_checked_and_not_timed_has_checks_and_no_ratios() {
         let (plan, mut records) = three(|_| 0);
         for record in &mut records {
-            record.load = Some(LoadReport::default());
+            record.load = Some(WorkloadReport::default());
         }
         let analysis = analyse(&plan, &records, None);
         let workload = &analysis.workloads[0];
         assert!(workload.comparisons.is_empty());
         assert!(workload.contenders.iter().all(|c| c.metrics.is_empty() && c.checks.len() == 1));
         assert_eq!(workload.contenders.iter().map(|c| c.trials).sum::<usize>(), 12);
-        assert!(matches!(analysis.rows().last(), Some(Row::Check(_))));
+        assert!(matches!(analysis.rows().last(), Some(ComparisonRow::Check(_))));
         assert!(crate::analysis::next_step(&plan, &records, 4).is_over());
     }
 
@@ -251,7 +251,7 @@ mod tests {
                 (_, block) => f64::from(block),
             };
             let metric = |name: &str, value, unit| Metric::new(name, value, unit);
-            record.load = Some(LoadReport {
+            record.load = Some(WorkloadReport {
                 metrics: vec![
                     metric("lost", value, Unit::Count),
                     metric("kept", value, Unit::OperationsPerSecond),

@@ -10,7 +10,7 @@ use crate::record::{DeviceDelta, Phase, Record};
 /// Medians over the completed trials; what was not measured is absent.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct Cost {
+pub struct ResourceUse {
     /// CPU time of the command, its children and a user-space file system's daemon, in ns.
     pub command_cpu_ns: Option<f64>,
     /// CPU time of the whole machine during run and sync, in ns.
@@ -41,8 +41,8 @@ pub struct Cost {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AmplificationBasis {
-    /// Bytes that the load handed to the file system or the device, by its own count. The kernel
-    /// cannot tell them from those of a file system that works in the load's process.
+    /// Bytes that the workload handed to the file system or the device, by its own count. The kernel
+    /// cannot tell them from those of a file system that works in the workload's process.
     LoadWrites,
     /// Pages made dirty and direct writes (`write_bytes` of `/proc/PID/io`).
     StorageWrites,
@@ -51,17 +51,17 @@ pub enum AmplificationBasis {
     WriteCalls,
 }
 
-/// From so many times the bytes of the write calls on those do not see what the load writes:
+/// From so many times the bytes of the write calls on those do not see what the workload writes:
 /// asynchronous writes and mapped memory pass them by.
 const SHARE_UNSEEN_MIN: f64 = 1.5;
 
-/// What counts as written under a workload: what the load handed over, one thing for all
+/// What counts as written under a workload: what the workload handed over, one thing for all
 /// contenders, or their amplifications would divide by different numbers.
 ///
-/// The load's own count, where every trial has one; else the bytes that it passed to write calls,
-/// which depend on the load alone. What the kernel charges to a process depends on the file system too
+/// The workload's own count, where every trial has one; else the bytes that it passed to write calls,
+/// which depend on the workload alone. What the kernel charges to a process depends on the file system too
 /// (a page that is overwritten or deleted before its writeback is charged less where writeback is
-/// later), so it counts only where the calls do not see the load's writes, or are not known.
+/// later), so it counts only where the calls do not see the workload's writes, or are not known.
 pub(super) fn amplification_basis(
     samples: &Samples<'_>,
     contenders: usize,
@@ -76,7 +76,7 @@ pub(super) fn amplification_basis(
     }
     let calls =
         |record: &Record| record.command.as_ref()?.write_call_bytes.filter(|bytes| *bytes > 0);
-    // The smallest share decides: some file systems (F2FS) charge their metadata to the load.
+    // The smallest share decides: some file systems (F2FS) charge their metadata to the workload.
     let shares = (0..contenders).filter_map(|contender| {
         let of_trials = samples
             .completed(contender)
@@ -109,7 +109,7 @@ pub(super) fn written_by_load(record: &Record) -> Option<u64> {
     record.load.as_ref()?.written_bytes
 }
 
-pub(super) fn cost(records: &[&Record], basis: Option<AmplificationBasis>) -> Cost {
+pub(super) fn cost(records: &[&Record], basis: Option<AmplificationBasis>) -> ResourceUse {
     let of = |value: &dyn Fn(&Record) -> Option<f64>| {
         median(records.iter().filter_map(|record| value(record)))
     };
@@ -125,7 +125,7 @@ pub(super) fn cost(records: &[&Record], basis: Option<AmplificationBasis>) -> Co
         };
         Some(bytes as f64)
     };
-    Cost {
+    ResourceUse {
         command_cpu_ns: of(&command_cpu_ns),
         kernel_threads_cpu_ns: of(&|record| record.kernel_threads_cpu_ns.map(|ns| ns as f64)),
         machine_cpu_ns: of(&|record| {
@@ -143,7 +143,7 @@ pub(super) fn cost(records: &[&Record], basis: Option<AmplificationBasis>) -> Co
             Some(device.flushes as f64)
         }),
         command_written_bytes: of(&written),
-        // Of a shared device the counters say nothing of this load, and below a page the ratio
+        // Of a shared device the counters say nothing of this workload, and below a page the ratio
         // says nothing of the file system.
         write_amplification: of(&|record| {
             let command = written(record).filter(|bytes| *bytes >= AMPLIFICATION_BYTES_MIN)?;

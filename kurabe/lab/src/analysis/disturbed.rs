@@ -6,17 +6,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::primary::{Primary, others, primary};
 use super::samples::{Samples, blocks_reached};
 use super::{WorkloadAnalysis, median};
-use crate::load::{ALL_CELLS, mean_of_cells};
 use crate::plan::Plan;
 use crate::record::{Outcome, Phase, Record};
-use crate::slice::Slice;
+use crate::slice::RunRecord;
 use crate::statistics::{ComparisonOptions, Verdict};
-use crate::warning::{Kind, Warning};
-use crate::watched::{Cause, Disturbed, Watched, causes};
+use crate::warning::{Warning, WarningKind};
+use crate::watched::{DisturbanceCause, Disturbed, Watched, causes};
 use crate::words;
+use crate::workload::{ALL_CELLS, mean_of_cells};
 
 /// Of each run of a record, its slices' or its own, what disturbed it.
-type Marks = Vec<Option<Cause>>;
+type Marks = Vec<Option<DisturbanceCause>>;
 
 /// The marks of the runs of every record, in their order, and the counts by workload and contender.
 fn marks(plan: &Plan, records: &[Record]) -> (Vec<Marks>, BTreeMap<(usize, usize), Disturbed>) {
@@ -100,7 +100,7 @@ pub(super) fn tell(
             let (contender, baseline) = (labels(place), plan.baseline_label());
             let (verdict, without) = (one.verdict, other.verdict);
             let warning = Warning::new(
-                Kind::Disturbed,
+                WarningKind::Disturbed,
                 format!(
                     "{contender} against {baseline} is {verdict}; without the disturbed runs: {without} ({runs}); repeat it on a quiet machine: kurabe resume RESULT --more ROUNDS"
                 ),
@@ -151,19 +151,19 @@ fn without(records: &[Record], marks: &[Marks]) -> Vec<Record> {
 }
 
 /// The slices that nothing disturbed.
-fn left<'a>(record: &'a Record, marks: &'a Marks) -> impl Iterator<Item = &'a Slice> {
+fn left<'a>(record: &'a Record, marks: &'a Marks) -> impl Iterator<Item = &'a RunRecord> {
     let slices = record.slices.iter().zip(marks);
     slices.filter(|(_, mark)| mark.is_none()).map(|(slice, _)| slice)
 }
 
-fn names<'a>(slices: impl Iterator<Item = &'a Slice>) -> impl Iterator<Item = &'a str> {
+fn names<'a>(slices: impl Iterator<Item = &'a RunRecord>) -> impl Iterator<Item = &'a str> {
     slices.flat_map(|slice| &slice.metrics).map(|metric| metric.name.as_str())
 }
 
 /// Puts the means of these slices where the record has those of all.
-fn take_means(record: &mut Record, slices: &[&Slice], lost: &BTreeSet<&str>) {
+fn take_means(record: &mut Record, slices: &[&RunRecord], lost: &BTreeSet<&str>) {
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len().max(1) as f64;
-    let time_ns = |of: fn(&Slice) -> u64| {
+    let time_ns = |of: fn(&RunRecord) -> u64| {
         mean(&slices.iter().map(|slice| of(slice) as f64).collect::<Vec<_>>()).round() as u64
     };
     let metrics = record.load.as_mut().map_or(&mut [][..], |load| &mut load.metrics);
@@ -198,8 +198,8 @@ mod tests {
     use super::*;
     use crate::analysis::{Analysis, analyse};
     use crate::fixture;
-    use crate::load::{LoadReport, Metric, Unit};
     use crate::watched::Processors;
+    use crate::workload::{Metric, Unit, WorkloadReport};
 
     const BLOCKS: u32 = 8;
     const HIT: Watched = Watched {
@@ -214,8 +214,8 @@ mod tests {
     };
     const QUIET: Watched = Watched { throttled: Some(0), ..HIT };
 
-    fn slice(time_ns: u64, watched: Watched) -> Slice {
-        Slice {
+    fn slice(time_ns: u64, watched: Watched) -> RunRecord {
+        RunRecord {
             round: 0,
             position: 0,
             run_ns: time_ns,
@@ -241,10 +241,10 @@ mod tests {
                     } else {
                         (time_ns, QUIET)
                     };
-                    Slice { round: number as u32, ..slice(time_ns, watched) }
+                    RunRecord { round: number as u32, ..slice(time_ns, watched) }
                 };
-                let slices: Vec<Slice> = (0..10).map(of_slice).collect();
-                let mean_ns = slices.iter().map(Slice::time_ns).sum::<u64>() / 10;
+                let slices: Vec<RunRecord> = (0..10).map(of_slice).collect();
+                let mean_ns = slices.iter().map(RunRecord::time_ns).sum::<u64>() / 10;
                 let mut record = fixture::record(&plan, contender as usize, block, mean_ns);
                 record.slices = slices;
                 records.push(record);
@@ -255,7 +255,7 @@ mod tests {
 
     fn told(analysis: &Analysis) -> Vec<String> {
         let all = analysis.workloads.iter().flat_map(|workload| &workload.warnings);
-        let of = all.filter(|warning| warning.kind == Kind::Disturbed);
+        let of = all.filter(|warning| warning.kind == WarningKind::Disturbed);
         of.map(Warning::to_string).collect()
     }
 
@@ -331,7 +331,7 @@ mod tests {
             let is_first = record.block == 0;
             record.processors = Some(of(if is_first { 1_500_000 } else { 1_100_000 }, is_first));
         }
-        let causes = vec![(Cause::Frequency, 2), (Cause::Governor, 1)];
+        let causes = vec![(DisturbanceCause::Frequency, 2), (DisturbanceCause::Governor, 1)];
         assert_eq!(found(&records), [None, Some(Disturbed { causes, of: 8 })]);
     }
 
@@ -350,7 +350,7 @@ mod tests {
                     _ => QUIET,
                 };
                 record.slices = (0..2)
-                    .map(|name| Slice {
+                    .map(|name| RunRecord {
                         metrics: vec![metric(names[name], values[name])],
                         ..slice(1_000_000, watched(name))
                     })
@@ -358,7 +358,7 @@ mod tests {
                 let cells = [0, 1].map(|name| fixture::cell(names[name], values[name]));
                 let mean = metric(ALL_CELLS, mean_of_cells(cells.iter()).unwrap());
                 let metrics = std::iter::once(mean).chain(cells).collect();
-                record.load = Some(LoadReport { metrics, ..LoadReport::default() });
+                record.load = Some(WorkloadReport { metrics, ..WorkloadReport::default() });
                 records.push(record);
             }
         }

@@ -7,11 +7,11 @@ use super::primary::others;
 use super::samples::{Costs, Samples};
 use super::zero::{constant, of_constants};
 use crate::contender::Contender;
-use crate::load::Unit;
 use crate::plan::Plan;
 use crate::record::{DeviceDelta, Phase, Record};
 use crate::spec::Cache;
 use crate::statistics::{self, ComparisonOptions, Group};
+use crate::workload::Unit;
 
 /// Reads a quantity from a record.
 type Reader = Box<dyn Fn(&Record) -> Option<f64>>;
@@ -175,7 +175,7 @@ pub(super) fn compare(
         for (place, mut compared) in others.iter().zip(compared) {
             let constants = constant(&values[plan.study.baseline]).zip(constant(&values[*place]));
             match constants {
-                // Not looked at by the load, or not known of one: there is nothing to say.
+                // Not looked at by the workload, or not known of one: there is nothing to say.
                 Some((under, over)) if under == 0.0 && over == 0.0 => continue,
                 Some((under, over)) => {
                     compared.pairs = samples.records[*place].iter().flatten().count();
@@ -198,10 +198,10 @@ mod tests {
     use crate::analysis::analyse;
     use crate::condition::{self, Outcome};
     use crate::fixture;
-    use crate::judgement::Result;
+    use crate::judgement::Measurements;
     use crate::plan::Plan;
     use crate::record::{DeviceDelta, Phase, PhaseRecord};
-    use crate::slice::Slice;
+    use crate::slice::RunRecord;
     use crate::spec::Cache;
     use crate::statistics::Verdict;
 
@@ -233,8 +233,8 @@ mod tests {
         assert_eq!(verdict(&plan), None);
     }
 
-    fn slice() -> Slice {
-        Slice {
+    fn slice() -> RunRecord {
+        RunRecord {
             round: 0,
             position: 0,
             run_ns: 1,

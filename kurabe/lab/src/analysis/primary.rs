@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 
 use super::samples::Samples;
 use super::slices;
-use crate::load::Unit;
 use crate::plan::Plan;
 use crate::record::{Record, TIME_METRIC};
-use crate::statistics::{self, ComparisonOptions, Group, Order, OrderEffect, Turn};
+use crate::statistics::{self, ComparisonOptions, Group, OrderEffect, OrderEffects, OrderedRun};
+use crate::workload::Unit;
 
 /// The primary comparisons of one workload.
 pub(super) struct Primary {
@@ -18,20 +18,20 @@ pub(super) struct Primary {
     /// The costs that are compared, without what the order of the trials did to them.
     pub(super) group: Group,
     /// The comparisons, in the study's order without the baseline.
-    pub(super) compared: Vec<statistics::Comparison>,
+    pub(super) compared: Vec<statistics::CostEstimate>,
     /// Those that can be chosen and are not the baseline, two by two: a family of their own.
     pub(super) direct: Vec<Direct>,
     /// What the order of the trials did, which the comparisons are without.
     pub(super) effects: Vec<OrderEffect>,
     /// Of each comparison, by how much its ratios follow the ones before, where they do.
-    pub(super) wander: Vec<Option<f64>>,
+    pub(super) serial_correlation: Vec<Option<f64>>,
 }
 
 /// Two contenders, neither of them the baseline, compared in the blocks that both have.
 pub(super) struct Direct {
     /// Their places, the one that stands for the baseline first.
     pub(super) places: [usize; 2],
-    pub(super) compared: statistics::Comparison,
+    pub(super) compared: statistics::CostEstimate,
 }
 
 /// Places of the contenders that are compared with the baseline.
@@ -81,12 +81,12 @@ pub(super) fn primary(
     let groups: Vec<Group> = found.iter().map(|(_, group, _)| group.clone()).collect();
     let all = found.into_iter().zip(compare(&groups)).zip(all_direct);
     all.map(|(((metric, group, effects), compared), direct)| {
-        let wander = |contender: &Vec<Option<f64>>| {
+        let serial_correlation = |contender: &Vec<Option<f64>>| {
             let (under, over) = statistics::pairs(&group.baseline, contender);
-            statistics::wander(&under, &over)
+            statistics::serial_correlation(&under, &over)
         };
-        let wander = group.contenders.iter().map(wander).collect();
-        Primary { metric, group, compared, direct, effects, wander }
+        let serial_correlation = group.contenders.iter().map(serial_correlation).collect();
+        Primary { metric, group, compared, direct, effects, serial_correlation }
     })
     .collect()
 }
@@ -109,7 +109,7 @@ pub(super) fn group(
     let mut costs: Vec<Vec<Option<f64>>> =
         (0..contenders).map(|contender| samples.costs(contender, metric, *unit)).collect();
     let blocks = costs.iter().map(Vec::len).max().unwrap_or(0);
-    let mut turns: Vec<Turn> = Vec::new();
+    let mut turns: Vec<OrderedRun> = Vec::new();
     for block in 0..blocks {
         // Trials that took turns came in another order in every round: see `slices`.
         let came = |record: &&&Record| record.side_by_side.is_none();
@@ -121,12 +121,12 @@ pub(super) fn group(
             if let Some((cost, trial)) = costs[block].zip(numbers(&contender)) {
                 let previous = before.of_trial(trial);
                 let first = Some(trial) == first;
-                turns.push(Turn { block, contender, first, previous, value: cost.ln() });
+                turns.push(OrderedRun { block, contender, first, previous, value: cost.ln() });
             }
         }
     }
     let order = if turns.is_empty() || contenders > ORDERED_MAX {
-        Order::default()
+        OrderEffects::default()
     } else {
         statistics::order(&turns, contenders, baseline)
     };

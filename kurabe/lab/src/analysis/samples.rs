@@ -4,9 +4,9 @@
 use std::collections::HashMap;
 
 use super::exploratory::counted;
-use crate::load::{Metric, Unit};
 use crate::plan::Plan;
 use crate::record::{Outcome, Record, TIME_METRIC, unfinished_block};
+use crate::workload::{Metric, Unit};
 
 /// The counted records of a workload, by contender and block.
 pub(super) struct Samples<'a> {

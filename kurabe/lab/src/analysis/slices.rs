@@ -6,13 +6,13 @@
 use std::collections::BTreeMap;
 
 use super::samples::Samples;
-use crate::load::Unit;
 use crate::plan::Plan;
 use crate::record::{DeviceDelta, Record, TIME_METRIC};
-use crate::slice::Slice;
-use crate::statistics::{self, OrderEffect, Turn};
-use crate::warning::{Kind, Warning};
+use crate::slice::RunRecord;
+use crate::statistics::{self, OrderEffect, OrderedRun};
+use crate::warning::{Warning, WarningKind};
 use crate::words;
+use crate::workload::Unit;
 
 /// Fewest rounds of a block in which the order is looked at.
 const ROUNDS_MIN: usize = 4;
@@ -29,21 +29,21 @@ type Figure = (String, Unit);
 /// Whether each of a record's slices is a whole run, and no cell of one.
 pub(super) fn are_whole_runs(record: &Record) -> bool {
     let names =
-        |slice: &Slice| slice.metrics.iter().map(|one| one.name.clone()).collect::<Vec<_>>();
+        |slice: &RunRecord| slice.metrics.iter().map(|one| one.name.clone()).collect::<Vec<_>>();
     let alike = record.slices.windows(2).all(|pair| names(&pair[0]) == names(&pair[1]));
     let of_all = record.metrics().into_iter().next().map(|metric| metric.name);
-    let has_it = |slice: &Slice| of_all.iter().any(|name| names(slice).contains(name));
+    let has_it = |slice: &RunRecord| of_all.iter().any(|name| names(slice).contains(name));
     let is_timed = record.load.as_ref().is_none_or(|load| load.metrics.is_empty());
     !record.slices.is_empty() && alike && (is_timed || record.slices.iter().all(has_it))
 }
 
 /// Logarithms of the costs of a trial's turns with their slices, in their order; none of a trial
 /// whose turns are parts of a run.
-fn turns<'a>(record: &'a Record, metric: &str, unit: Unit) -> Vec<(&'a Slice, f64)> {
+fn turns<'a>(record: &'a Record, metric: &str, unit: Unit) -> Vec<(&'a RunRecord, f64)> {
     if !are_whole_runs(record) {
         return Vec::new();
     }
-    let cost = |slice: &Slice| {
+    let cost = |slice: &RunRecord| {
         let own = slice.metrics.iter().find(|own| own.name == metric).map(|own| own.value);
         let time = (metric == TIME_METRIC).then(|| slice.time_ns() as f64);
         let value = own.or(time)?;
@@ -87,7 +87,7 @@ pub(super) fn tell(plan: &Plan, samples: &Samples<'_>, warnings: &mut Vec<Warnin
         if let Some(share) = statistics::instances(&ratios) {
             let (by, baseline) = (words::percent(share), label(baseline));
             warnings.push(Warning::of(
-                Kind::Instances,
+                WarningKind::Instances,
                 label(place),
                 format!(
                     "its cost relative to {baseline} differs by about {by} from one new file system to the next, more than between runs on the same one; the interval includes this, and only more rounds make it narrower"
@@ -101,10 +101,10 @@ pub(super) fn tell(plan: &Plan, samples: &Samples<'_>, warnings: &mut Vec<Warnin
 /// What the order of the turns did, where it is significant, and by how much it bends ratios.
 fn order(plan: &Plan, samples: &Samples<'_>, (metric, unit): &Figure) -> Option<Warning> {
     let contenders = samples.records.len();
-    let mut all: Vec<Turn> = Vec::new();
+    let mut all: Vec<OrderedRun> = Vec::new();
     let mut rounds = 0;
     for block in 0..samples.blocks() {
-        let mut own: Vec<(&Slice, usize, f64)> = Vec::new();
+        let mut own: Vec<(&RunRecord, usize, f64)> = Vec::new();
         for contender in 0..contenders {
             let of_block = samples.completed_in(contender, block);
             let costs = of_block.map_or_else(Vec::new, |record| turns(record, metric, *unit));
@@ -126,7 +126,7 @@ fn order(plan: &Plan, samples: &Samples<'_>, (metric, unit): &Figure) -> Option<
             rounds += usize::from(before.is_none_or(|(round, _)| round != slice.round));
             let previous = before.map(|(_, contender)| contender);
             let first = slice.position == 0;
-            all.push(Turn { block: rounds, contender, first, previous, value });
+            all.push(OrderedRun { block: rounds, contender, first, previous, value });
             before = Some((slice.round, contender));
         }
     }
@@ -165,14 +165,14 @@ fn order(plan: &Plan, samples: &Samples<'_>, (metric, unit): &Figure) -> Option<
     let (by, effects) = (words::percent_up(bent), words::list(&effects));
     Some(if bent < BENT_MAX {
         Warning::new(
-            Kind::TurnOrder,
+            WarningKind::TurnOrder,
             format!(
                 "runs depend on their order: {effects}; the order was balanced, so no cost is off by more than {by}"
             ),
         )
     } else {
         Warning::new(
-            Kind::CarriedOver,
+            WarningKind::CarriedOver,
             format!(
                 "runs depend on their order: {effects}; costs may be off by up to {by}. Look for a device that is still busy or full, and repeat with --one-at-a-time"
             ),
@@ -180,7 +180,7 @@ fn order(plan: &Plan, samples: &Samples<'_>, (metric, unit): &Figure) -> Option<
     })
 }
 
-/// Whether a contender's device did much while others had their turn: that is in nobody's bill, and may
+/// Whether a contender's device did much while others had their turn: that is in nobody's cost, and may
 /// have slowed them.
 fn idle_work<'a>(label: &str, records: impl Iterator<Item = &'a Record>) -> Option<Warning> {
     let bytes = |delta: DeviceDelta| (delta.read_bytes + delta.written_bytes) as f64;
@@ -194,7 +194,7 @@ fn idle_work<'a>(label: &str, records: impl Iterator<Item = &'a Record>) -> Opti
         let each_kib = idle / count / 1024.0;
         let share = if own > 0.0 { format!("{:.0} % of", 100.0 * idle / own) } else { "compared with nothing of".into() };
         Warning::of(
-            Kind::IdleWork,
+            WarningKind::IdleWork,
             label,
             format!(
                 "its device moved {each_kib:.0} KiB per run while others were running, {share} what it moved in its own runs. This is in none of its figures and may have slowed the others; see 'idle_device' in records.jsonl, and compare with --one-at-a-time"
@@ -208,8 +208,8 @@ mod tests {
     use super::*;
     use crate::analysis::{Analysis, analyse};
     use crate::fixture;
-    use crate::load::{LoadReport, Metric};
     use crate::statistics::Verdict;
+    use crate::workload::{Metric, WorkloadReport};
 
     const BLOCKS: u32 = 6;
     const ROUNDS: u32 = 20;
@@ -258,7 +258,7 @@ mod tests {
                 }
             }
             for (contender, slices) in slices.into_iter().enumerate() {
-                let sum: u64 = slices.iter().map(Slice::time_ns).sum();
+                let sum: u64 = slices.iter().map(RunRecord::time_ns).sum();
                 let mean_ns = sum / slices.len() as u64;
                 let mut record = fixture::record(plan, contender, block, mean_ns);
                 record.side_by_side = Some(crate::spec::SideBySide { contenders: 2, part: 0 });
@@ -269,8 +269,8 @@ mod tests {
         records
     }
 
-    fn slice(round: u32, position: u32, run_ns: u64) -> Slice {
-        Slice {
+    fn slice(round: u32, position: u32, run_ns: u64) -> RunRecord {
+        RunRecord {
             round,
             position,
             run_ns,
@@ -282,18 +282,18 @@ mod tests {
         }
     }
 
-    fn told(analysis: &Analysis, kind: Kind) -> Vec<&str> {
+    fn told(analysis: &Analysis, kind: WarningKind) -> Vec<&str> {
         let all = analysis.workloads[0].warnings.iter();
         all.filter(|one| one.kind == kind).map(|one| one.text.as_str()).collect()
     }
 
-    const KINDS: [Kind; 6] = [
-        Kind::Modes,
-        Kind::WarmRuns,
-        Kind::TurnOrder,
-        Kind::CarriedOver,
-        Kind::Instances,
-        Kind::IdleWork,
+    const KINDS: [WarningKind; 6] = [
+        WarningKind::Modes,
+        WarningKind::WarmRuns,
+        WarningKind::TurnOrder,
+        WarningKind::CarriedOver,
+        WarningKind::Instances,
+        WarningKind::IdleWork,
     ];
 
     #[test]
@@ -323,7 +323,7 @@ mod tests {
             let found = analyse(&plan, &records(&plan, fifth(contender)), None);
             let one = &found.workloads[0].comparisons[0];
             assert_eq!(one.verdict, Verdict::Inconclusive, "{one:?}");
-            let said = told(&found, Kind::Modes);
+            let said = told(&found, WarningKind::Modes);
             let expected = format!("{label}: 24 of 120 runs cost ");
             assert!(said.len() == 1 && said[0].starts_with(&expected), "{said:?}");
         }
@@ -343,24 +343,24 @@ mod tests {
         let expected = "xfs: 10 of 120 runs, in round 3, read at most 8 KiB";
         let is_told = |records: &[Record]| {
             let found = analyse(&plan, records, None);
-            let said = told(&found, Kind::WarmRuns);
+            let said = told(&found, WarningKind::WarmRuns);
             assert!(said.iter().all(|said| said.starts_with(expected)), "{said:?}");
             said.len() == 1
         };
         assert!(is_told(&records));
-        // Beside what the load writes it is little.
+        // Beside what the workload writes it is little.
         let mut writing = records.clone();
         for slice in writing.iter_mut().flat_map(|record| &mut record.slices) {
             slice.device.iter_mut().for_each(|device| device.written_bytes = 200 << 20);
         }
         assert!(!is_told(&writing));
-        // A load of kurabe's own is no exception, but the cells of a matrix each read what they do.
+        // A workload of kurabe's own is no exception, but the cells of a matrix each read what they do.
         let metric = |name: &str| Metric::new(name, 1.0, Unit::Nanoseconds);
         let mut loads = records.clone();
         for record in &mut loads {
             let metrics = vec![metric("put")];
             record.slices.iter_mut().for_each(|slice| slice.metrics = metrics.clone());
-            record.load = Some(LoadReport { metrics, ..LoadReport::default() });
+            record.load = Some(WorkloadReport { metrics, ..WorkloadReport::default() });
         }
         assert!(is_told(&loads));
         for slice in loads.iter_mut().flat_map(|record| &mut record.slices) {
@@ -382,17 +382,18 @@ mod tests {
         let plan = fixture::plan(&["ext4", "xfs", "btrfs"], BLOCKS);
         let first = |at: &At| if at.position == 0 { 1.1f64.ln() } else { 0.0 };
         let found = analyse(&plan, &records(&plan, first), None);
-        let said = [told(&found, Kind::TurnOrder), told(&found, Kind::CarriedOver)].concat();
+        let said =
+            [told(&found, WarningKind::TurnOrder), told(&found, WarningKind::CarriedOver)].concat();
         let [said] = said[..] else { panic!("{said:?}") };
         assert!(said.contains("the first of a round costs 1.10"), "{said}");
         // What runs after xfs suffers, and here xfs itself never runs after itself.
         let after = |at: &At| if at.previous == Some(1) { 1.2f64.ln() } else { 0.0 };
         let found = analyse(&plan, &records(&plan, after), None);
-        let said = told(&found, Kind::TurnOrder);
+        let said = told(&found, WarningKind::TurnOrder);
         assert!(said.len() == 1 && said[0].contains("what runs after xfs costs 1.2"), "{said:?}");
         let records = records_in_order(&plan, |order| order.rotate_left(1), after);
         let found = analyse(&plan, &records, None);
-        let said = told(&found, Kind::CarriedOver);
+        let said = told(&found, WarningKind::CarriedOver);
         let [said] = said[..] else { panic!("{said:?}") };
         assert!(said.contains("what runs after xfs costs 1.2"), "{said}");
         assert!(said.contains("costs may be off by up to "), "{said}");
@@ -404,7 +405,7 @@ mod tests {
         let shared =
             |at: &At| if at.contender == 1 && at.block.is_multiple_of(2) { 0.05 } else { 0.0 };
         let found = analyse(&plan, &records(&plan, shared), None);
-        let said = told(&found, Kind::Instances);
+        let said = told(&found, WarningKind::Instances);
         let expected = "xfs: its cost relative to ext4 differs by about ";
         assert!(said.len() == 1 && said[0].starts_with(expected), "{said:?}");
     }
@@ -419,7 +420,7 @@ mod tests {
                 slice.idle_device = Some(DeviceDelta { written_bytes, ..DeviceDelta::default() });
             }
             let found = analyse(&plan, records, None);
-            told(&found, Kind::IdleWork).into_iter().map(String::from).collect::<Vec<_>>()
+            told(&found, WarningKind::IdleWork).into_iter().map(String::from).collect::<Vec<_>>()
         };
         // A tenth of what its own turns write.
         assert_eq!(idle(&mut records, 104_857), [""; 0]);

@@ -5,9 +5,9 @@
 //! ceiling is none of theirs. This one is a plain factor, which two trials are enough for.
 
 use super::{Samples, median};
-use crate::load::STATISTIC_AXIS;
-use crate::warning::{Kind, Warning};
+use crate::warning::{Warning, WarningKind};
 use crate::words;
+use crate::workload::STATISTIC_AXIS;
 
 /// From this factor between the largest and the smallest value on, a contender is named.
 ///
@@ -51,7 +51,7 @@ pub(super) fn spread(samples: &Samples<'_>, labels: &[&str]) -> Option<Warning> 
         "runs vary widely: {}; look for other work on the machine, then measure longer and raise --min-rounds",
         words::list(&each)
     );
-    (!each.is_empty()).then(|| Warning::new(Kind::Spread, text))
+    (!each.is_empty()).then(|| Warning::new(WarningKind::Spread, text))
 }
 
 /// The largest of the values over the smallest, and the block of the one that lies farther from
@@ -74,15 +74,15 @@ mod tests {
     use super::*;
     use crate::analysis::analyse;
     use crate::fixture;
-    use crate::load::{LoadReport, Metric, Unit};
     use crate::statistics::{ComparisonOptions, compare};
     use crate::words::is_telling;
+    use crate::workload::{Metric, Unit, WorkloadReport};
 
     fn found(times_ms: &[&[u64]]) -> Option<String> {
         let plan = fixture::plan(&["ext4", "xfs"], 4);
         let records = fixture::records(&plan, times_ms);
         let warnings = analyse(&plan, &records, None).workloads.remove(0).warnings;
-        warnings.into_iter().find(|one| one.kind == Kind::Spread).map(|one| one.text)
+        warnings.into_iter().find(|one| one.kind == WarningKind::Spread).map(|one| one.text)
     }
 
     #[test]
@@ -109,7 +109,7 @@ mod tests {
                     Unit::OperationsPerSecond,
                 )
             };
-            record.load = Some(LoadReport {
+            record.load = Some(WorkloadReport {
                 metrics: vec![
                     metric("mean", 2.0),
                     metric("4k", 4.0),

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::options;
 use super::primary::{Direct, Primary, others, primary};
 use super::samples::{Samples, blocks_reached, reached};
-use crate::condition::{self, Outcome as Answer};
+use crate::condition::{self, GateOutcome};
 use crate::plan::Plan;
 use crate::record::{Outcome, Record};
 use crate::statistics::{self, ComparisonOptions, Slow, TIGHT, Verdict};
@@ -105,7 +105,7 @@ fn open(plan: &Plan, records: &[Record], blocks: impl Fn(usize) -> usize) -> Vec
     let labels: Vec<&str> =
         others(plan).iter().map(|place| plan.study.contenders[*place].label.as_str()).collect();
     let options = options(plan, records);
-    let state = |label: &str, compared: &statistics::Comparison| {
+    let state = |label: &str, compared: &statistics::CostEstimate| {
         if compared.pairs == 0 || is_answered(plan, label, compared) {
             return State::Closed;
         }
@@ -162,7 +162,7 @@ fn rivals(plan: &Plan, primary: &Primary, options: &ComparisonOptions) -> Vec<(u
 
 /// The same with the half width that it would have at the last planned look.
 fn known_at_end(
-    compared: &statistics::Comparison,
+    compared: &statistics::CostEstimate,
     options: &ComparisonOptions,
 ) -> Option<(f64, f64)> {
     let (ratio, half_width) = known(compared)?;
@@ -171,7 +171,7 @@ fn known_at_end(
 }
 
 /// The logarithms of a ratio and of its interval's half width.
-fn known(compared: &statistics::Comparison) -> Option<(f64, f64)> {
+fn known(compared: &statistics::CostEstimate) -> Option<(f64, f64)> {
     let (ratio, ends) = compared.ratio.zip(compared.interval)?;
     Some((ratio.ln(), (ends.high / ends.low).ln() / 2.0))
 }
@@ -179,18 +179,18 @@ fn known(compared: &statistics::Comparison) -> Option<(f64, f64)> {
 /// Whether a comparison's question is answered. Where gates ask about the contender, they are the
 /// question; else it is which of the two is faster or whether they are the same. A ratio that is
 /// known more closely than anybody asked is an answer too.
-fn is_answered(plan: &Plan, label: &str, compared: &statistics::Comparison) -> bool {
+fn is_answered(plan: &Plan, label: &str, compared: &statistics::CostEstimate) -> bool {
     let gates = plan.study.gates.iter().filter_map(|gate| condition::parse(gate).ok());
     let ends = compared.interval.map(|interval| (interval.low, interval.high));
     let answers: Vec<_> = gates.filter_map(|gate| gate.answer(label, ends)).collect();
     if !answers.is_empty() {
-        return !answers.contains(&Answer::Inconclusive);
+        return !answers.contains(&GateOutcome::Inconclusive);
     }
     is_known(plan, compared)
 }
 
 /// Whether it is known which of two is faster, that they are the same, or their ratio closely enough.
-fn is_known(plan: &Plan, compared: &statistics::Comparison) -> bool {
+fn is_known(plan: &Plan, compared: &statistics::CostEstimate) -> bool {
     let is_tight = known(compared).is_some_and(|(_, half_width)| half_width <= tight(plan));
     compared.verdict.is_decided() || (is_tight && !compared.slow.iter().any(Slow::is_mode))
 }
@@ -202,7 +202,7 @@ fn tight(plan: &Plan) -> f64 {
 
 /// What is open, and how much more it is likely to take.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Forecast {
+pub struct EffortForecast {
     /// Primary comparisons that are open.
     pub open: usize,
     /// Of how many.
@@ -227,14 +227,14 @@ const FORECAST_BLOCKS_MAX: f64 = 1000.0;
 /// Standard errors in the half width of an interval; what a level of one percent asks for.
 const ERRORS_PER_HALF_WIDTH: f64 = 2.6;
 
-impl Forecast {
+impl EffortForecast {
     /// What the records say of the blocks to come; None where nothing is compared.
-    pub fn of(plan: &Plan, records: &[Record]) -> Option<Forecast> {
+    pub fn of(plan: &Plan, records: &[Record]) -> Option<EffortForecast> {
         let blocks = |workload| blocks_reached(plan, records, workload);
         let states = open(plan, records, blocks);
         let comparisons = states.iter().flatten().count();
         let mut forecast =
-            Forecast { open: 0, comparisons, rivals: 0, blocks: None, time_ns: None };
+            EffortForecast { open: 0, comparisons, rivals: 0, blocks: None, time_ns: None };
         let (mut least, mut most, mut time) = (0.0f64, 0.0f64, (0.0, 0.0));
         for (workload, states) in states.iter().enumerate() {
             let mut of_workload = (0.0f64, 0.0f64);
@@ -278,7 +278,7 @@ impl Forecast {
     }
 }
 
-impl fmt::Display for Forecast {
+impl fmt::Display for EffortForecast {
     /// `about 12 to 25 more rounds, 6 to 13 min`, or how many comparisons are open.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some((least, most)) = self.blocks else {
@@ -387,7 +387,8 @@ mod tests {
             };
             let times = [of(2000, 0, 1), of(1000, 30, 1), of(btrfs, 30, 2), of(4000, 5, 1)];
             let records = fixture::records(plan, &times.each_ref().map(Vec::as_slice));
-            let (step, forecast) = (next_step(plan, &records, 6), Forecast::of(plan, &records));
+            let (step, forecast) =
+                (next_step(plan, &records, 6), EffortForecast::of(plan, &records));
             let wanted: Vec<bool> = (0..4).map(|contender| step.wants(0, contender)).collect();
             let forecast = forecast.unwrap();
             (wanted, forecast.open, forecast.rivals, forecast.to_string())
@@ -424,7 +425,7 @@ mod tests {
     #[test]
     fn the_forecast_is_a_range_of_blocks_and_of_time() {
         let (plan, records) = study(8);
-        let forecast = Forecast::of(&plan, &records).unwrap();
+        let forecast = EffortForecast::of(&plan, &records).unwrap();
         assert_eq!((forecast.open, forecast.comparisons), (1, 2));
         let (least, most) = forecast.blocks.unwrap();
         assert!(1 <= least && least <= most && most <= 60, "{forecast:?}");
@@ -433,9 +434,9 @@ mod tests {
         assert!(short >= u64::from(least) * 2_000_000_000 - 1, "{forecast:?}");
         assert!(long <= u64::from(most) * 2_400_000_000, "{forecast:?}");
         assert!(forecast.to_string().starts_with("about "), "{forecast}");
-        let none = Forecast { blocks: None, ..forecast };
+        let none = EffortForecast { blocks: None, ..forecast };
         assert_eq!(none.to_string(), "open: 1 of 2 comparisons");
-        let minutes = Forecast {
+        let minutes = EffortForecast {
             blocks: Some((12, 25)),
             time_ns: Some((360_000_000_000, 770_000_000_000)),
             ..forecast

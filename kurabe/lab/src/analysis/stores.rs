@@ -8,10 +8,10 @@ use super::Comparison;
 use super::overall::{self, MEAN_OF_COSTS};
 use super::primary::{Predecessors, Primary, group};
 use super::samples::Samples;
-use crate::load::Unit;
 use crate::plan::Plan;
 use crate::record::Record;
 use crate::statistics::{self, ComparisonOptions, Group};
+use crate::workload::Unit;
 
 /// Places of two contenders of which the stores alone differ, the one of the reference first.
 pub type Pair = [usize; 2];

@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::fixture::{self, MILLISECOND_NS, fail, plan, records, run_of};
-use crate::load::{LoadReport, Metric};
-use crate::record::{Outcome, PhaseRecord, Space};
-use crate::warning::{Kind, Warning};
+use crate::record::{FileSystemSpace, Outcome, PhaseRecord};
+use crate::warning::{Warning, WarningKind};
+use crate::workload::{Metric, WorkloadReport};
 
 /// Six blocks of about 100 ms and of about twice as much, without anything to warn of.
 pub(super) const STEADY: [&[u64]; 2] =
@@ -60,7 +60,7 @@ fn no_record_at_all_is_an_analysis_too() {
     assert_eq!(found.comparisons[0].ratio, None);
     assert_eq!(found.warnings, []);
     assert!(of(&found, "xfs").time.is_none() && of(&found, "xfs").phases.is_empty());
-    assert_eq!(of(&found, "xfs").cost, Cost::default());
+    assert_eq!(of(&found, "xfs").cost, ResourceUse::default());
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn a_failed_trial_takes_its_pair_out_and_nothing_else() {
     for label in ["ext4", "xfs"] {
         assert_eq!((of(&found, label).trials, of(&found, label).failed), (6, 1));
         assert_eq!(of(&found, label).time.as_ref().unwrap().count, 5);
-        let expected = Warning::of(Kind::Failures, label, "1 of 6 runs failed");
+        let expected = Warning::of(WarningKind::Failures, label, "1 of 6 runs failed");
         assert!(found.warnings.contains(&expected), "{:?}", found.warnings);
     }
     assert_eq!(found.warnings.len(), 2);
@@ -123,7 +123,7 @@ fn nothing_of_a_block_that_was_not_finished_is_in_a_figure() {
     assert_eq!(counted(&records), [3, 3]);
     // That a trial failed there is told all the same.
     fail(records.last_mut().unwrap());
-    let failed = Warning::of(Kind::Failures, "ext4", "1 of 4 runs failed");
+    let failed = Warning::of(WarningKind::Failures, "ext4", "1 of 4 runs failed");
     assert_eq!(analysed(&plan, &records).warnings, [failed]);
     // A trial that failed is no trial that was not run: its block is whole.
     let mut with_failure: Vec<Record> = all.iter().filter(|r| r.block < 4).cloned().collect();
@@ -203,7 +203,7 @@ fn amplification_divides_by_the_same_writes_for_all_contenders() {
     // Of the second the kernel counts no storage writes, so those of the first do not count either.
     assert_eq!(kernel.amplification_basis, Some(AmplificationBasis::WriteCalls));
     assert_eq!(user.amplification_basis, Some(AmplificationBasis::WriteCalls));
-    // Run and sync are one bill: 4 MiB on the device.
+    // Run and sync are one cost: 4 MiB on the device.
     assert_eq!((kernel.write_amplification, user.write_amplification), (Some(2.0), Some(2.0)));
     assert_eq!(kernel.device_written_bytes, Some((4 << 20) as f64));
 
@@ -230,11 +230,11 @@ fn amplification_divides_by_the_same_writes_for_all_contenders() {
     assert_eq!(of(&found, "ext4").cost.write_amplification, Some(0.25));
     assert_eq!(of(&found, "xfs").cost.write_amplification, Some(1.0));
 
-    // A load that counts what it hands on is believed before the kernel, to which the records of a
-    // file system in the load's process are the load's own.
+    // A workload that counts what it hands on is believed before the kernel, to which the records of a
+    // file system in the workload's process are the workload's own.
     let mut counting = all.clone();
     for record in &mut counting {
-        let load = LoadReport { written_bytes: Some(3 << 20), ..Default::default() };
+        let load = WorkloadReport { written_bytes: Some(3 << 20), ..Default::default() };
         record.load = Some(load);
     }
     let cost = of(&analysed(&plan, &counting), "ext4").cost.clone();
@@ -288,7 +288,9 @@ fn every_phase_has_what_the_device_did_in_it() {
 
 #[test]
 fn space_may_be_taken_or_given_back() {
-    let space = |free_bytes: u64| Some(Space { total_bytes: 1 << 30, free_bytes, free_inodes: 10 });
+    let space = |free_bytes: u64| {
+        Some(FileSystemSpace { total_bytes: 1 << 30, free_bytes, free_inodes: 10 })
+    };
     let (plan, mut records) = steady();
     for record in &mut records {
         let (before, after) = if is_xfs(record) { (100, 400) } else { (400, 100) };
@@ -330,7 +332,7 @@ fn the_order_of_the_plan_says_nothing_of_trials_that_took_turns() {
     }
     let named = |records: &[Record]| {
         let warnings = analysed(&plan, records).warnings;
-        warnings.iter().any(|warning| warning.kind == Kind::FirstOfBlock)
+        warnings.iter().any(|warning| warning.kind == WarningKind::FirstOfBlock)
     };
     assert!(named(&records));
     for record in &mut records {
@@ -348,7 +350,7 @@ fn a_note_is_left_out_where_the_figure_that_checks_it_decides_the_same() {
             let time = record.time_ns().unwrap() as f64;
             let of = |name: &str, value| Metric::new(name, value, Unit::OperationsPerSecond);
             let share = if is_xfs(record) { operations } else { 1.0 };
-            record.load = Some(LoadReport {
+            record.load = Some(WorkloadReport {
                 metrics: vec![of("throughput", 1e12 / time), of("operations", share * 1e12 / time)],
                 note: Some("beware".into()),
                 note_checked_by: Some("operations".into()),
@@ -411,12 +413,13 @@ fn the_work_grows_with_the_result_and_not_with_its_square() {
         let metric = |number| Metric {
             name: format!("metric {number}"),
             value: 1.0,
-            unit: crate::load::Unit::Count,
+            unit: crate::workload::Unit::Count,
             axes: Default::default(),
         };
         let metrics: Vec<Metric> = (0..count).map(metric).collect();
         for record in &mut records {
-            record.load = Some(LoadReport { metrics: metrics.clone(), ..LoadReport::default() });
+            record.load =
+                Some(WorkloadReport { metrics: metrics.clone(), ..WorkloadReport::default() });
         }
         cpu_seconds(|| drop(analyse(&plan, &records, None)))
     };
@@ -424,7 +427,7 @@ fn the_work_grows_with_the_result_and_not_with_its_square() {
         let (plan, mut records) = steady();
         for record in &mut records {
             let findings = (0..count).map(|number| format!("finding {number}")).collect();
-            record.load = Some(LoadReport { findings, ..LoadReport::default() });
+            record.load = Some(WorkloadReport { findings, ..WorkloadReport::default() });
         }
         cpu_seconds(|| drop(analyse(&plan, &records, None)))
     };
@@ -452,7 +455,7 @@ fn the_overhead_is_each_cell_against_the_bare_device() {
             _ => 1.0,
         };
         let value = 1000.0 * speed * share;
-        record.load = Some(LoadReport {
+        record.load = Some(WorkloadReport {
             metrics: vec![
                 Metric::new("geometric mean of all cells", 1000.0, Unit::OperationsPerSecond),
                 fixture::cell("randread-psync-1-4k", value),

@@ -4,15 +4,15 @@ use super::primary::Primary;
 use super::slices;
 use super::spread::spread;
 use super::{Comparison, ContenderAnalysis, Samples, median};
-use crate::load::Unit;
 use crate::plan::Plan;
 use crate::record::{
     CommandUsage, DeviceDelta, GuestFacts, ModelledDisk, Outcome, Phase, Record, TIME_METRIC,
 };
 use crate::spec::Cache;
 use crate::statistics::{self, OrderEffect, Slow};
-use crate::warning::{Kind, Warning};
+use crate::warning::{Warning, WarningKind};
 use crate::words;
+use crate::workload::Unit;
 
 /// Below this median a trial is mostly the start of the command.
 const SHORT_TRIAL_NS: f64 = 50e6;
@@ -22,7 +22,7 @@ const SHORT_COUNT_NS: f64 = 200e6;
 /// Above this share of its time a command is not I/O-bound.
 const CPU_SHARE_MAX: f64 = 0.8;
 
-/// Below this a load moves so little that the remark would only be noise.
+/// Below this a workload moves so little that the remark would only be noise.
 const SMALL_DATA_BYTES_MIN: f64 = (1 << 20) as f64;
 
 /// All warnings of a workload, in the order of the contenders.
@@ -36,7 +36,7 @@ pub(super) fn collect(
     let is_emulated = |record: &Record| record.guest.as_ref().is_some_and(GuestFacts::is_emulated);
     if (0..contenders.len()).any(|index| samples.completed(index).any(is_emulated)) {
         warnings.push(Warning::new(
-            Kind::Emulated,
+            WarningKind::Emulated,
             "the guests' processor was an emulated one (TCG): times are its own and say nothing of a real one; compare what was written, flushes and amplification, and take a machine with KVM for times",
         ));
     }
@@ -51,7 +51,7 @@ pub(super) fn collect(
         }
         if !plan.study.contenders[index].needs_device() && records.iter().any(|r| on_fuse(r)) {
             warnings.push(Warning::of(
-                Kind::SyncUnknown,
+                WarningKind::SyncUnknown,
                 &contender.label,
                 "it lies on a FUSE file system, to which the kernel hands no sync(2) on, so the sync phase may have made nothing durable; let the command sync its files by itself (fsync)",
             ));
@@ -68,7 +68,7 @@ pub(super) fn collect(
         && let Some(reason) = caches_kept(samples)
     {
         warnings.push(Warning::new(
-            Kind::CachesKept,
+            WarningKind::CachesKept,
             format!(
                 "caches were not dropped before the runs ({reason}), so reads may come from memory; --cache warm makes that the same for all"
             ),
@@ -97,7 +97,7 @@ pub(super) fn of_comparisons(
             let cost = |ratio: f64| words::ratio(one.cost_of(ratio));
             let (ratio, mean_ratio) = (cost(ratio), cost(mean_ratio));
             warnings.push(Warning::of(
-                Kind::Trimmed,
+                WarningKind::Trimmed,
                 &one.contender,
                 format!(
                     "a few rounds lie far from the others, so the {per_side} highest and the {per_side} lowest of {blocks} were set aside: cost {ratio}; {mean_ratio} with all of them"
@@ -115,7 +115,7 @@ pub(super) fn of_comparisons(
             let factor = words::ratio(factor);
             let _ = of_turns;
             warnings.push(Warning::of(
-                Kind::Modes,
+                WarningKind::Modes,
                 contender,
                 format!(
                     "{trials} of {of} runs cost {factor} times as much as the others ({metric}), possibly a second mode; {} averages both; records.jsonl may show what sets them apart",
@@ -125,9 +125,9 @@ pub(super) fn of_comparisons(
         }
     }
     let of_primary = comparisons.iter().filter(|one| one.primary);
-    warnings.extend(of_primary.zip(&primary.wander).filter_map(|(one, found)| {
+    warnings.extend(of_primary.zip(&primary.serial_correlation).filter_map(|(one, found)| {
         found.map(|correlation| Warning::of(
-            Kind::Wander,
+            WarningKind::SerialCorrelation,
             &one.contender,
             format!(
                 "its cost drifts from round to round (correlation with the previous round {correlation:.1}), so its interval may be too narrow; look for what builds up over the rounds, and measure more rounds"
@@ -135,11 +135,11 @@ pub(super) fn of_comparisons(
         ))
     }));
     let told = comparisons.iter().filter(|one| one.primary).zip(&primary.compared);
-    warnings.extend(told.zip(&primary.wander).filter_map(|((one, compared), wander)| {
+    warnings.extend(told.zip(&primary.serial_correlation).filter_map(|((one, compared), serial_correlation)| {
         let blocks = one.blocks;
-        let is_few = compared.rests_on_independence && wander.is_none();
+        let is_few = compared.rests_on_independence && serial_correlation.is_none();
         is_few.then(|| Warning::of(
-            Kind::FewBlocks,
+            WarningKind::FewBlocks,
             &one.contender,
             format!(
                 "{blocks} rounds are too few to show that they do not affect each other, which the difference rests on; to make sure: kurabe resume RESULT --more {blocks}"
@@ -148,14 +148,14 @@ pub(super) fn of_comparisons(
     }));
     warnings.extend(primary.effects.iter().map(|effect| match *effect {
         OrderEffect::First { ratio } => Warning::new(
-            Kind::FirstOfBlock,
+            WarningKind::FirstOfBlock,
             format!(
                 "the first run of a round costs {} times as much as the others; the costs are corrected for this",
                 words::ratio(ratio)
             ),
         ),
         OrderEffect::After { contender, least, ratio } => Warning::new(
-            Kind::CarriedOver,
+            WarningKind::CarriedOver,
             format!(
                 "what runs after {} costs {} times as much as what runs after {}; the costs are corrected for this, but look for a device that is still busy or full, and raise --idle-wait",
                 label(contender),
@@ -183,7 +183,7 @@ fn failures(contender: &ContenderAnalysis, samples: &Samples<'_>, warnings: &mut
     if failed > 0 {
         let trials = contender.trials + left_over.len();
         let text = format!("{failed} of {trials} runs failed");
-        warnings.push(Warning::of(Kind::Failures, &contender.label, text));
+        warnings.push(Warning::of(WarningKind::Failures, &contender.label, text));
     }
 }
 
@@ -207,14 +207,14 @@ fn of_contender(
     {
         if (ratio > 1.0) == unit.more_is_better() {
             warn(
-                Kind::FastFirstBlock,
+                WarningKind::FastFirstBlock,
                 format!(
                     "the first round was faster than the others ({metric} {ratio:.2} times theirs), as when a flash cache fills; add --warmup 1 to measure what lasts"
                 ),
             )
         } else {
             warn(
-                Kind::SlowFirstBlock,
+                WarningKind::SlowFirstBlock,
                 format!(
                     "the first round was slower than the others ({metric} {ratio:.2} times theirs); add --warmup 1"
                 ),
@@ -225,7 +225,7 @@ fn of_contender(
         let verb = if change > 0.0 { "rose" } else { "fell" };
         let (percent, throughput) = (change.abs() * 100.0, throughput(unit, 1.0 + change));
         warn(
-            Kind::Drift,
+            WarningKind::Drift,
             format!(
                 "{metric} {verb} by {percent:.0} % over the rounds ({throughput}); costs compare runs of the same round and suffer less, but look for a device that heats, fills or is shared, and repeat"
             ),
@@ -239,7 +239,7 @@ fn of_contender(
         };
         let places: Vec<String> = summary.outliers.iter().map(place).collect();
         warn(
-            Kind::Outliers,
+            WarningKind::Outliers,
             format!(
                 "outliers of {metric} in {}; they are kept. Look for other work on the machine and raise --min-rounds",
                 places.join(", ")
@@ -255,7 +255,7 @@ fn of_contender(
         let trials = busy.len();
         let cause = first.cause.as_ref().map(|cause| format!(" ({cause})")).unwrap_or_default();
         warn(
-            Kind::DeviceBusy,
+            WarningKind::DeviceBusy,
             format!(
                 "the device was still busy{cause} when {trials} of its runs began; raise --idle-wait"
             ),
@@ -263,7 +263,7 @@ fn of_contender(
     }
     if records.iter().any(|record| record.outlived) {
         warn(
-            Kind::Outlived,
+            WarningKind::Outlived,
             "processes of the command outlived it and may have written during the sync; let the command wait for its children".into(),
         );
     }
@@ -288,7 +288,7 @@ const WARM_SHARE_MIN: f64 = 0.05;
 
 /// Whether what the cold runs read from the device falls apart in two: some read less than half of
 /// the others. The turns of a trial are looked at one by one, since a mean hides them. Where others
-/// use the device too, or caches were kept, nothing follows from it; nor of loads that do as much as
+/// use the device too, or caches were kept, nothing follows from it; nor of workloads that do as much as
 /// they can in a time, or another part of a run in each turn.
 fn warm_runs(label: &str, records: &[&Record]) -> Option<Warning> {
     let mut runs: Vec<(u64, u32)> = Vec::new();
@@ -314,7 +314,7 @@ fn warm_runs(label: &str, records: &[&Record]) -> Option<Warning> {
         let difference_bytes = pair[1].0 - pair[0].0;
         difference_bytes > pair[0].0
             && difference_bytes > WARM_DIFFERENCE_BYTES_MIN
-            // Of a load that writes, some reads are what its file system happened to look up.
+            // Of a workload that writes, some reads are what its file system happened to look up.
             && difference_bytes > moved_bytes_max / 100
     };
     let few = (WARM_SHARE_MIN * runs.len() as f64) as usize;
@@ -329,7 +329,7 @@ fn warm_runs(label: &str, records: &[&Record]) -> Option<Warning> {
         format!("the runs of round {blocks}")
     };
     Some(Warning::of(
-        Kind::WarmRuns,
+        WarningKind::WarmRuns,
         label,
         format!(
             "{which} read at most {most} KiB from the device, the others at least {least} KiB, so not all began with equally cold caches or did the same work; see 'notes' and 'phases' in records.jsonl, and repeat"
@@ -344,7 +344,7 @@ fn late_replies(label: &str, records: &[&Record]) -> Option<Warning> {
     let worst = late.iter().max_by_key(|disk| disk.lateness.p99_ns)?;
     let (p99, limit) = (worst.lateness.p99_ns / 1000, worst.lateness.limit_ns / 1000);
     Some(Warning::of(
-        Kind::LateReplies,
+        WarningKind::LateReplies,
         label,
         format!(
             "in {} of {} runs the modelled disk ({}:{}) answered late: 1 % of replies by more than {p99} µs, where {limit} µs are allowed; its times are this machine's as much as the disk's, so run it on an idle machine, or with fewer threads",
@@ -363,7 +363,7 @@ fn lost_events(label: &str, records: &[&Record]) -> Option<Warning> {
         traces.iter().map(|one| one.lost_events).filter(|lost| *lost > 0).collect();
     let most = lost.iter().max()?;
     Some(Warning::of(
-        Kind::LostEvents,
+        WarningKind::LostEvents,
         label,
         format!(
             "{} of {} traces have holes: the kernel did not deliver up to {most} events of the device's requests, of which a request has two; compare that with 'requests' in records.jsonl, and repeat on an idle machine",
@@ -397,7 +397,7 @@ fn split_blocks(samples: &Samples<'_>, warnings: &mut Vec<Warning>) {
     let blocks: Vec<u32> = (0..blocks).filter(|b| split(*b)).map(|block| block as u32).collect();
     if !blocks.is_empty() {
         warnings.push(Warning::new(
-            Kind::SplitBlock,
+            WarningKind::SplitBlock,
             format!(
                 "the runs of round {} are more than a minute apart (the machine slept, or an older kurabe resumed the study in the middle of a round); if that could matter, start the study again",
                 numbers(blocks)
@@ -418,7 +418,7 @@ fn unequal_work(samples: &Samples<'_>, warnings: &mut Vec<Warning>) {
     }
     if let [(expected, other), (found, contender), ..] = proofs.as_slice() {
         warnings.push(Warning::new(
-            Kind::UnequalWork,
+            WarningKind::UnequalWork,
             format!(
                 "{contender} did other work than {other} ({found} against {expected}); do not compare their metrics, and look for a file system that lost or changed data"
             ),
@@ -436,7 +436,7 @@ fn short_trial(contenders: &[ContenderAnalysis], warnings: &mut Vec<Warning>) {
     {
         let median_ms = median_ns / 1e6;
         warnings.push(Warning::of(
-            Kind::ShortTrial,
+            WarningKind::ShortTrial,
             label,
             format!(
                 "run and sync take only {median_ms:.1} ms (median): start-up and timer noise may dominate; give the workload more to do (at least 50 ms)"
@@ -457,7 +457,7 @@ fn short_count(samples: &Samples<'_>, labels: &[&str], warnings: &mut Vec<Warnin
     {
         let median_ms = median_ns / 1e6;
         warnings.push(Warning::of(
-            Kind::ShortTrial,
+            WarningKind::ShortTrial,
             label,
             format!(
                 "the workload counted for only {median_ms:.0} ms (median), so a single pause decides the figure; give it more to do (at least 1 s; fio: a larger size=, or time_based with runtime=)"
@@ -479,7 +479,7 @@ fn device_shared(
         .collect();
     if !shared.is_empty() {
         warnings.push(Warning::of(
-            Kind::DeviceShared,
+            WarningKind::DeviceShared,
             &shared.join(", "),
             "the device also serves others, so the device columns count theirs too; use --device for counts of the workload alone",
         ));
@@ -516,7 +516,7 @@ fn not_io_bound(contenders: &[ContenderAnalysis], warnings: &mut Vec<Warning>) {
         };
         let percent = cpu_share * 100.0;
         warnings.push(Warning::of(
-            Kind::NotIoBound,
+            WarningKind::NotIoBound,
             &contender.label,
             format!(
                 "the command keeps {busy} busy for {percent:.0} % of its time, so{unless} a faster file system can save little; use a workload with less computation to see more"
@@ -525,8 +525,8 @@ fn not_io_bound(contenders: &[ContenderAnalysis], warnings: &mut Vec<Warning>) {
     }
 }
 
-/// A load that never reads what it wrote is none the worse for much memory: its writes are on the
-/// device by the end of the sync. So this speaks of loads that read much more than they fetched
+/// A workload that never reads what it wrote is none the worse for much memory: its writes are on the
+/// device by the end of the sync. So this speaks of workloads that read much more than they fetched
 /// from storage or passed on to it (from a pipe, from `/dev/zero`): the rest came from a cache. All
 /// of it is from the command's own accounts, which nobody else's requests are part of; file systems
 /// whose storage the kernel does not count there are left out.
@@ -554,7 +554,7 @@ fn small_data(samples: &Samples<'_>, memory_bytes: Option<u64>, warnings: &mut V
         let memory = memory_bytes as f64;
         let [data, memory, read, fetched] = [fetched + written, memory, read, fetched].map(size);
         warnings.push(Warning::new(
-            Kind::SmallData,
+            WarningKind::SmallData,
             format!(
                 "the workload's data ({data}) fits in the machine's memory ({memory}): of {read} that it read, {fetched} came from storage and the rest from caches or pipes; to see the device read, use more data than memory"
             ),

@@ -1,8 +1,8 @@
 //! Zeros: a count that is 0 is a result, and has no ratio. What can be said of one is said without.
 
 use super::samples::Samples;
-use crate::load::Unit;
-use crate::statistics::{Comparison, Verdict};
+use crate::statistics::{CostEstimate, Verdict};
+use crate::workload::Unit;
 
 /// Fewest trials of either side from which a count that does not vary is taken for what it is.
 const CONSTANT_TRIALS_MIN: usize = 2;
@@ -34,8 +34,8 @@ pub(super) fn compared(
     places: [usize; 2],
     (metric, unit): &(String, Unit),
     same_within: f64,
-    mut compared: Comparison,
-) -> Comparison {
+    mut compared: CostEstimate,
+) -> CostEstimate {
     let [under, over] = places.map(|place| samples.values(place, metric));
     let has_zero = under.iter().chain(&over).any(|value| *value == Some(0.0));
     if has_zero && !places.iter().any(|place| samples.is_violated(*place)) {

@@ -3,12 +3,12 @@
 use serde::Deserialize;
 
 use super::{DIRECTORY, Layer};
-use crate::environment::Environment;
+use crate::environment::EnvironmentSpec;
 use crate::name;
 
 /// All fields of both forms.
 #[derive(Deserialize)]
-pub struct Contender {
+pub struct StoredContender {
     #[serde(deserialize_with = "name::read")]
     label: String,
     store: Option<String>,
@@ -18,10 +18,10 @@ pub struct Contender {
     above: usize,
     aged: Option<String>,
     #[serde(default)]
-    environment: Environment,
+    environment: EnvironmentSpec,
     file_system: Option<String>,
     #[serde(alias = "directory")]
-    place: Option<Place>,
+    place: Option<StoredEnvironment>,
     #[serde(default)]
     mkfs_options: Vec<String>,
     #[serde(default)]
@@ -39,7 +39,7 @@ enum AnyLayer {
 /// The environment, before, or the path of a directory.
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum Place {
+enum StoredEnvironment {
     ThisHost,
     Guest(String),
     Ssh(String),
@@ -47,11 +47,11 @@ enum Place {
     Directory(String),
 }
 
-impl TryFrom<Contender> for super::Contender {
+impl TryFrom<StoredContender> for super::StoredContender {
     type Error = &'static str;
 
-    fn try_from(stored: Contender) -> Result<super::Contender, &'static str> {
-        let Contender {
+    fn try_from(stored: StoredContender) -> Result<super::StoredContender, &'static str> {
+        let StoredContender {
             label,
             above,
             aged,
@@ -73,10 +73,10 @@ impl TryFrom<Contender> for super::Contender {
             return Err("a contender has no file system");
         };
         match place {
-            Some(Place::Directory(path)) => base.argument = Some(path),
-            Some(Place::Guest(guest)) => environment = Environment::Guest(guest),
-            Some(Place::Ssh(host)) => environment = Environment::Ssh(host),
-            Some(Place::ThisHost) | None => {}
+            Some(StoredEnvironment::Directory(path)) => base.argument = Some(path),
+            Some(StoredEnvironment::Guest(guest)) => environment = EnvironmentSpec::Guest(guest),
+            Some(StoredEnvironment::Ssh(host)) => environment = EnvironmentSpec::Ssh(host),
+            Some(StoredEnvironment::ThisHost) | None => {}
         }
         if base.name == DIRECTORY
             && (base.argument.is_none()
@@ -90,6 +90,6 @@ impl TryFrom<Contender> for super::Contender {
             return Err(super::ONLY_DIRECTORIES);
         }
         let store = stored.store;
-        Ok(super::Contender { label, store, layers, above, aged, environment })
+        Ok(super::StoredContender { label, store, layers, above, aged, environment })
     }
 }

@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::fixture::{self, fail, plan_of, record_of, study_text};
-use crate::load::{LoadReport, Series, Unit};
 use crate::record::Check;
 use crate::study::{LeftOut, WorkloadText};
+use crate::workload::{Series, Unit, WorkloadReport};
 
 /// A plan of contenders and workloads, and records of which `time` says how long each trial took
 /// relative to the others: of workload, contender and block.
@@ -43,10 +43,10 @@ fn judged(plan: &Plan, records: &[Record], text: &str) -> Judgement {
     let analysis = analysis::analyse(plan, records, None);
     let names: Vec<&str> = plan.study.workloads.iter().map(|load| load.name.as_str()).collect();
     let condition = condition::parse(text).unwrap();
-    Result { plan, records, analysis: &analysis }.judge(&condition, &names, None)
+    Measurements { plan, records, analysis: &analysis }.judge(&condition, &names, None)
 }
 
-use Outcome::{Fails, Holds, Inconclusive, NotTested};
+use GateOutcome::{Fails, Holds, Inconclusive, NotTested};
 
 #[test]
 fn gates_are_judged_by_the_whole_interval_under_every_workload() {
@@ -61,7 +61,7 @@ fn gates_are_judged_by_the_whole_interval_under_every_workload() {
             .map(String::from)
             .into();
     let gates = |records: &[Record]| analyse(&plan, records, None).gates;
-    let outcomes: Vec<Outcome> = gates(&records).iter().map(|gate| gate.outcome).collect();
+    let outcomes: Vec<GateOutcome> = gates(&records).iter().map(|gate| gate.outcome).collect();
     let same = Inconclusive;
     assert_eq!(outcomes, [Holds, Holds, Fails, Holds, Holds, Fails, Holds, same, Fails]);
     assert_eq!((&*gates(&records)[1].gate, &*gates(&records)[1].workload), ("xfs <= 3", "b"));
@@ -224,7 +224,7 @@ fn throughput_sinks_where_the_last_third_is_below_the_first() {
                 values,
                 marks: Vec::new(),
             };
-            record.load = Some(LoadReport { series: vec![series], ..Default::default() });
+            record.load = Some(WorkloadReport { series: vec![series], ..Default::default() });
         }
         judged(&plan, &records, condition)
     };
@@ -279,7 +279,7 @@ fn of_matrix(text: &str, cells: &[(f64, f64)]) -> Judgement {
             fixture::cell(&format!("randread-psync-1-{}k", 4 * (place + 1)), value(cell))
         };
         let metrics = cells.iter().enumerate().map(named).collect();
-        record.load = Some(LoadReport { metrics, ..Default::default() });
+        record.load = Some(WorkloadReport { metrics, ..Default::default() });
     }
     judged(&plan, &records, text)
 }
@@ -333,7 +333,7 @@ fn a_check_is_a_gate_and_who_lost_data_wins_nothing() {
     let analysis = analysis::analyse(&plan, &records, None);
     let judge = |text: &str| {
         let condition = condition::parse(text).unwrap();
-        Result { plan: &plan, records: &records, analysis: &analysis }.judge(
+        Measurements { plan: &plan, records: &records, analysis: &analysis }.judge(
             &condition,
             &["load"],
             None,
@@ -357,7 +357,7 @@ fn a_check_is_a_gate_and_who_lost_data_wins_nothing() {
         assert_eq!(judged.outcome, outcome, "{text}: {judged:?}");
         assert!(judged.evidence.join("; ").contains(said), "{text}: {judged:?}");
     }
-    // A gate on a check is one of the load that has it; a check that nobody has is asked of all.
+    // A gate on a check is one of the workload that has it; a check that nobody has is asked of all.
     plan.study.gates = ["xfs: durable", "xfs: contents held"].map(String::from).into();
     let gates = analyse(&plan, &records, None).gates;
     let judged: Vec<_> = gates.iter().map(|gate| (&*gate.workload, gate.outcome)).collect();

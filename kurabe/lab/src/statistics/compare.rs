@@ -11,10 +11,10 @@ use serde::{Deserialize, Serialize};
 use crate::words::{percent, percent_up};
 
 use super::location::{Location, locate};
-use super::looks::{Look, level_at};
+use super::looks::{InterimLook, level_at};
 use super::modes::{Slow, slow};
 use super::runs::Runs;
-use super::wander::{unseen_growth, widening};
+use super::serial_correlation::{unseen_growth, widening};
 use super::{BLOCKS_MIN_FOR_INTERVAL, StatisticsError, check_samples};
 
 /// How sure a comparison has to be, and what counts as the same.
@@ -27,7 +27,7 @@ pub struct ComparisonOptions {
     pub same_within: f64,
     /// The looks at a study so far, in ascending order. Empty for a single test.
     #[serde(default)]
-    pub looks: Vec<Look>,
+    pub looks: Vec<InterimLook>,
 }
 
 impl Default for ComparisonOptions {
@@ -162,7 +162,7 @@ impl fmt::Display for Verdict {
 
 /// What the statistics say of one contender against its baseline.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Comparison {
+pub struct CostEstimate {
     /// Number of blocks in which both have a sample.
     pub pairs: usize,
     /// The ratio contender / baseline: the geometric mean over the pairs, trimmed where
@@ -199,7 +199,7 @@ pub fn compare(
     baseline: &[f64],
     contender: &[f64],
     options: &ComparisonOptions,
-) -> Result<Comparison, StatisticsError> {
+) -> Result<CostEstimate, StatisticsError> {
     if baseline.len() != contender.len() {
         return Err(StatisticsError::LengthMismatch {
             baseline: baseline.len(),
@@ -243,7 +243,7 @@ pub fn compare_family<S: AsRef<[Option<f64>]>>(
     baseline: &[Option<f64>],
     contenders: &[S],
     options: &ComparisonOptions,
-) -> Result<Vec<Comparison>, StatisticsError> {
+) -> Result<Vec<CostEstimate>, StatisticsError> {
     let group = Group {
         baseline: baseline.to_vec(),
         contenders: contenders.iter().map(|samples| samples.as_ref().to_vec()).collect(),
@@ -263,7 +263,7 @@ pub fn compare_family<S: AsRef<[Option<f64>]>>(
 pub fn compare_families(
     groups: &[Group],
     options: &ComparisonOptions,
-) -> Result<Vec<Vec<Comparison>>, StatisticsError> {
+) -> Result<Vec<Vec<CostEstimate>>, StatisticsError> {
     options.check()?;
     let mut located = Vec::new();
     for group in groups {
@@ -461,7 +461,7 @@ impl Located {
 }
 
 /// Turns the locations of a family into comparisons.
-fn judge(family: &[Located], options: &ComparisonOptions) -> Vec<Comparison> {
+fn judge(family: &[Located], options: &ComparisonOptions) -> Vec<CostEstimate> {
     let alpha = 1.0 - options.confidence;
     let tests: Vec<Option<Test>> = family
         .iter()
@@ -488,7 +488,7 @@ fn judge(family: &[Located], options: &ComparisonOptions) -> Vec<Comparison> {
                 // Ratios that do not differ at all were counted in steps, and tell no scatter.
                 half_width > 0.0 && found.estimate.abs() > half_width * member.unseen_growth
             });
-            Comparison {
+            CostEstimate {
                 pairs: member.pairs,
                 ratio: member.location.map(|found| found.estimate.exp()),
                 interval,

@@ -2,7 +2,7 @@
 //! error than was promised: the error is spent over the looks (Lan & DeMets 1983).
 //!
 //! It knows looks and nothing of samples. What is spent by each look is the caller's to say
-//! ([`Look`]); it may depend on time and on numbers of blocks, never on what was measured. The level
+//! ([`InterimLook`]); it may depend on time and on numbers of blocks, never on what was measured. The level
 //! of each look follows by the recursion of Armitage, McPherson & Rowe (1969) on sums of normal
 //! increments; the t statistics are held to the same levels (the significance level approach of
 //! Jennison & Turnbull, *Group Sequential Methods*).
@@ -25,7 +25,7 @@ const STEP: f64 = 0.2;
 const REACH: f64 = 8.0;
 /// One look at a study.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Look {
+pub struct InterimLook {
     /// Blocks at this look.
     pub blocks: u32,
     /// The share of the error that is spent by this look and those before it.
@@ -53,7 +53,7 @@ pub(super) fn spent_by(ends: &[u32], blocks: u32, share: f64) -> f64 {
 /// The two-sided level at which a test after `blocks` blocks may err, so that all looks, in
 /// ascending order, err together with a probability of `alpha` at most. Before the first look there
 /// is nothing to spend: its level stands for all that come earlier. Without looks it is `alpha`.
-pub(super) fn level_at(alpha: f64, looks: &[Look], blocks: u32) -> f64 {
+pub(super) fn level_at(alpha: f64, looks: &[InterimLook], blocks: u32) -> f64 {
     type Key = Vec<(u32, u64)>;
     thread_local! {
         /// What was computed once; a level depends on nothing but its key.
@@ -72,14 +72,14 @@ pub(super) fn level_at(alpha: f64, looks: &[Look], blocks: u32) -> f64 {
 /// What the half width of an interval after `blocks` blocks, which may miss with probability `alpha`
 /// over all looks, would be times at the last planned look, for the same scatter: looks before the
 /// last one are strict.
-pub fn easing(alpha: f64, looks: &[Look], blocks: usize) -> f64 {
+pub fn easing(alpha: f64, looks: &[InterimLook], blocks: usize) -> f64 {
     let blocks = u32::try_from(blocks).unwrap_or(u32::MAX);
     let now = quantile_two_sided(level_at(alpha, looks, blocks));
     (LAST_LOOK_COST * quantile_two_sided(alpha) / now).min(1.0)
 }
 
 /// The level of the last of these looks, at least one.
-fn level(alpha: f64, looks: &[Look]) -> f64 {
+fn level(alpha: f64, looks: &[InterimLook]) -> f64 {
     let (first, later) = (looks[0], &looks[1..]);
     let mut level = alpha * first.spent;
     let deviation = f64::from(first.blocks.max(1)).sqrt();
@@ -176,10 +176,12 @@ mod tests {
     use super::*;
 
     /// Looks after every block from the fifth to the last of these ends.
-    fn looks(first: u32, ends: &[u32]) -> Vec<Look> {
+    fn looks(first: u32, ends: &[u32]) -> Vec<InterimLook> {
         let spent =
             |blocks| spent_by(ends, blocks, f64::from(blocks) / f64::from(ends[0])).max(0.01);
-        (first..=ends[ends.len() - 1]).map(|blocks| Look { blocks, spent: spent(blocks) }).collect()
+        (first..=ends[ends.len() - 1])
+            .map(|blocks| InterimLook { blocks, spent: spent(blocks) })
+            .collect()
     }
 
     #[test]

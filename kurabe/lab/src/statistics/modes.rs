@@ -47,7 +47,7 @@ impl Slow {
 /// same rounds, by block; each block by itself, since fresh file systems differ.
 ///
 /// A block's mean hides them: one turn in five may be slow in every block. Turns are many, so here the
-/// two sides can be told apart: slow turns of which both have about as many are how the load is, and
+/// two sides can be told apart: slow turns of which both have about as many are how the workload is, and
 /// none are told.
 pub fn slow_turns(blocks: &[(Vec<f64>, Vec<f64>)]) -> [Slow; 2] {
     let (mut under, mut over) = (Vec::new(), Vec::new());

@@ -19,7 +19,7 @@ const EFFECT_MIN: f64 = 1.01;
 
 /// One trial in its order.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Turn {
+pub struct OrderedRun {
     /// Its block.
     pub block: usize,
     /// Its contender, by number.
@@ -55,7 +55,7 @@ pub enum OrderEffect {
 
 /// What the order did.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Order {
+pub struct OrderEffects {
     /// The effects that are significant.
     pub effects: Vec<OrderEffect>,
     /// The turns' values without them, in the order of the turns.
@@ -66,7 +66,7 @@ pub struct Order {
 
 /// Fits blocks, contenders and the order by least squares, and takes out what of the order is
 /// significant by the F test: being first in the block, then what came before.
-pub fn order(turns: &[Turn], contenders: usize, baseline: usize) -> Order {
+pub fn order(turns: &[OrderedRun], contenders: usize, baseline: usize) -> OrderEffects {
     let mut columns: Vec<Column> = Vec::new();
     let candidates: [Vec<Column>; 2] =
         [vec![Column::First], (1..contenders).map(Column::After).collect()];
@@ -87,7 +87,7 @@ pub fn order(turns: &[Turn], contenders: usize, baseline: usize) -> Order {
     let effects = effects(&columns, &base);
     if effects.is_empty() {
         let values = turns.iter().map(|turn| turn.value).collect();
-        return Order { effects, values, corrections: Vec::new() };
+        return OrderEffects { effects, values, corrections: Vec::new() };
     }
     let values = turns
         .iter()
@@ -100,7 +100,7 @@ pub fn order(turns: &[Turn], contenders: usize, baseline: usize) -> Order {
     let corrections = (0..contenders)
         .map(|contender| base.correction(turns, &columns, contender, baseline, contenders))
         .collect();
-    Order { effects, values, corrections }
+    OrderEffects { effects, values, corrections }
 }
 
 /// The fitted effects that are worth a word.
@@ -136,7 +136,7 @@ enum Column {
 }
 
 impl Column {
-    fn of(self, turn: &Turn) -> f64 {
+    fn of(self, turn: &OrderedRun) -> f64 {
         let holds = match self {
             Column::First => turn.first,
             Column::After(contender) => turn.previous == Some(contender),
@@ -158,10 +158,10 @@ struct Fit {
 }
 
 impl Fit {
-    fn of(turns: &[Turn], contenders: usize, columns: &[Column]) -> Fit {
+    fn of(turns: &[OrderedRun], contenders: usize, columns: &[Column]) -> Fit {
         let dummies = contenders - 1;
         let width = dummies + columns.len();
-        let row = |turn: &Turn| -> Vec<f64> {
+        let row = |turn: &OrderedRun| -> Vec<f64> {
             let dummy = (1..contenders).map(|c| f64::from(u8::from(turn.contender == c)));
             let order = columns.iter().map(|column| column.of(turn));
             dummy.chain(order).chain([turn.value]).collect()
@@ -205,14 +205,14 @@ impl Fit {
     /// the less evenly the order fell on the two.
     fn correction(
         &self,
-        turns: &[Turn],
+        turns: &[OrderedRun],
         columns: &[Column],
         contender: usize,
         baseline: usize,
         contenders: usize,
     ) -> Correction {
         let blocks = turns.chunk_by(|one, other| one.block == other.block);
-        let pairs: Vec<(&Turn, &Turn)> = blocks
+        let pairs: Vec<(&OrderedRun, &OrderedRun)> = blocks
             .filter_map(|block| {
                 let of = |contender| block.iter().find(|turn| turn.contender == contender);
                 of(contender).zip(of(baseline))
@@ -278,7 +278,7 @@ mod tests {
     use super::*;
 
     /// Three contenders in balanced orders, ten blocks: levels 0, 0.1, 0.2, noise of 1 %.
-    fn turns(first: f64, after_two: f64) -> Vec<Turn> {
+    fn turns(first: f64, after_two: f64) -> Vec<OrderedRun> {
         const ORDERS: [[usize; 3]; 6] =
             [[0, 1, 2], [2, 0, 1], [1, 2, 0], [0, 2, 1], [1, 0, 2], [2, 1, 0]];
         let mut previous = None;
@@ -290,7 +290,7 @@ mod tests {
                 let mut value = 0.3 * block as f64 + 0.1 * contender as f64 + noise;
                 value += if place == 0 { first } else { 0.0 };
                 value += if previous == Some(2) { after_two } else { 0.0 };
-                turns.push(Turn { block, contender, first: place == 0, previous, value });
+                turns.push(OrderedRun { block, contender, first: place == 0, previous, value });
                 previous = Some(contender);
             }
         }

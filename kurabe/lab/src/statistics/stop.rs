@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_with_macros::skip_serializing_none;
 
 use super::location::locate;
-use super::looks::{Look, spent_by};
+use super::looks::{InterimLook, spent_by};
 use super::{BLOCKS_MIN_FOR_INTERVAL, StatisticsError};
 
 /// Half width at which an interval is tight enough whatever it says: ± 2 %.
@@ -80,15 +80,15 @@ impl StopRule {
 
     /// The looks of a study that reached so many blocks. `share` is the share of its budget that was
     /// spent at the end of a block; without a budget it is that of the blocks.
-    pub fn looks(&self, reached: u32, share: impl Fn(u32) -> Option<f64>) -> Vec<Look> {
+    pub fn looks(&self, reached: u32, share: impl Fn(u32) -> Option<f64>) -> Vec<InterimLook> {
         let ends = self.ends();
         let mut blocks = self.first().min(ends[0]);
-        let (mut looks, mut spent): (Vec<Look>, f64) = (Vec::new(), SPENT_MIN);
+        let (mut looks, mut spent): (Vec<InterimLook>, f64) = (Vec::new(), SPENT_MIN);
         let until = reached.max(blocks);
         while blocks <= until {
             let over = share(blocks).unwrap_or(f64::from(blocks) / f64::from(ends[0].max(1)));
             spent = spent_by(&ends, blocks, over).max(spent);
-            looks.push(Look { blocks, spent });
+            looks.push(InterimLook { blocks, spent });
             let apart = if blocks < EVERY_BLOCK_MAX { 1 } else { blocks / EVERY_BLOCK_MAX };
             let next_end = ends.iter().copied().find(|end| *end > blocks);
             blocks = (blocks + apart).min(next_end.unwrap_or(u32::MAX));

@@ -21,7 +21,7 @@ const MEAN_DEVIATION_PER_SIGMA: f64 = 0.797_884_560_802_865_4;
 
 /// A sample described, in the unit of its values.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Summary {
+pub struct SampleSummary {
     /// Number of values.
     pub count: usize,
     /// Median.
@@ -59,7 +59,7 @@ pub fn outlier_threshold(count: usize) -> f64 {
 /// Describes a sample of values that are positive or zero.
 ///
 /// Errors: an empty sample; a value that is negative, infinite or not a number.
-pub fn summarize(values: &[f64]) -> Result<Summary, StatisticsError> {
+pub fn summarize(values: &[f64]) -> Result<SampleSummary, StatisticsError> {
     if values.is_empty() {
         return Err(StatisticsError::Empty);
     }
@@ -77,7 +77,7 @@ pub fn summarize(values: &[f64]) -> Result<Summary, StatisticsError> {
         .sum::<f64>()
         .clamp(ordered[0], ordered[count - 1]);
     let deviations = sorted(&values.iter().map(|value| (value - median).abs()).collect::<Vec<_>>());
-    Ok(Summary {
+    Ok(SampleSummary {
         count,
         median,
         mean,

@@ -5,7 +5,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use serde_with_macros::skip_serializing_none;
-use vocabulary::kind::Kinds;
+use vocabulary::kind::WorkloadKinds;
 use vocabulary::suggestion::unknown;
 
 use super::{StudyError, StudyText, error};
@@ -36,7 +36,7 @@ pub struct QuickText {
     pub idle_wait: Option<String>,
     /// Time for the turns of a block.
     pub block_time: Option<String>,
-    /// Factor on every load, as `--scale`.
+    /// Factor on every workload, as `--scale`.
     pub scale: Option<f64>,
     /// Names of the workloads that it keeps; all of them where it names none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -48,7 +48,7 @@ const FACTOR_RANGE: std::ops::RangeInclusive<f64> = 1e-6..=1e3;
 
 impl StudyText {
     /// The study under its quick profile, which is taken out of it.
-    pub fn quickened(&self, kinds: Kinds) -> Result<StudyText, StudyError> {
+    pub fn quickened(&self, kinds: WorkloadKinds) -> Result<StudyText, StudyError> {
         let Some(quick) = &self.quick else {
             return Err(error(
                 "quick",
@@ -66,7 +66,8 @@ impl StudyText {
             workload.load.extend(quick);
         }
         if let Some(factor) = quick.scale {
-            text.scale_loads(kinds, factor).map_err(|found| error("quick.scale", found.problem))?;
+            text.scale_workloads(kinds, factor)
+                .map_err(|found| error("quick.scale", found.problem))?;
         }
         Ok(text)
     }
@@ -103,8 +104,8 @@ impl StudyText {
         serde_json::from_value(Value::Object(text)).expect("the keys are those of a study")
     }
 
-    /// Multiplies the amount of work of every load, as its kind says; commands stay as they are.
-    pub fn scale_loads(&mut self, kinds: Kinds, factor: f64) -> Result<(), StudyError> {
+    /// Multiplies the amount of work of every workload, as its kind says; commands stay as they are.
+    pub fn scale_workloads(&mut self, kinds: WorkloadKinds, factor: f64) -> Result<(), StudyError> {
         if !FACTOR_RANGE.contains(&factor) {
             return Err(error(
                 "scale",
@@ -152,7 +153,7 @@ mod tests {
         [[workload]]
         command = "tar xf x.tar"
     "#;
-    const NONE: Kinds = Kinds(&[]);
+    const NONE: WorkloadKinds = WorkloadKinds(&[]);
 
     fn study() -> StudyText {
         crate::study_file::parse(Path::new("s"), STUDY).unwrap()
@@ -229,7 +230,7 @@ mod tests {
     #[test]
     fn factors_out_of_range_are_refused() {
         for factor in [0.0, -1.0, 1e4, f64::NAN, f64::INFINITY] {
-            assert_eq!(study().scale_loads(NONE, factor).unwrap_err().field, "scale");
+            assert_eq!(study().scale_workloads(NONE, factor).unwrap_err().field, "scale");
         }
     }
 }

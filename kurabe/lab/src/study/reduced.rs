@@ -1,4 +1,4 @@
-//! How much of a study was carried out: what a quick profile, or a factor, made of its loads.
+//! How much of a study was carried out: what a quick profile, or a factor, made of its workloads.
 //!
 //! Computed from the two validated studies, the whole one and the one that is carried out, and
 //! never written by hand, so that it cannot say something else than what ran.
@@ -6,13 +6,13 @@
 use serde::{Deserialize, Serialize};
 use serde_with_macros::skip_serializing_none;
 
-use vocabulary::kind::Kinds;
+use vocabulary::kind::WorkloadKinds;
 use vocabulary::words::share_text;
 
 use super::Study;
-use crate::load::Load;
 use crate::name;
 use crate::words::{grouped, list};
+use crate::workload::WorkloadSpec;
 
 /// What was carried out in the place of the whole study.
 #[skip_serializing_none]
@@ -24,26 +24,26 @@ pub struct Reduced {
     pub remedy: String,
     /// The whole study's device, where it is another.
     pub device: Option<String>,
-    /// The loads of which another amount was done, or in whose place another was.
-    pub loads: Vec<ReducedLoad>,
+    /// The workloads of which another amount was done, or in whose place another was.
+    pub loads: Vec<ReducedWorkload>,
     /// How many loads the whole study has, where not all of them were carried out.
-    pub of_loads: Option<usize>,
+    pub of_workload: Option<usize>,
 }
 
-/// A load of which another amount was done, or in whose place another was.
+/// A workload of which another amount was done, or in whose place another was.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ReducedLoad {
+pub struct ReducedWorkload {
     /// Name of the workload.
     #[serde(deserialize_with = "name::read")]
     pub workload: String,
     /// What of it is another.
-    pub parts: Vec<Part>,
+    pub parts: Vec<ReducedPart>,
 }
 
-/// One measure of a load, or that it is another one.
+/// One measure of a workload, or that it is another one.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Part {
+pub struct ReducedPart {
     /// What is meant: `the counted time`.
     pub what: String,
     /// Here over that of the whole study; absent where the two cannot be compared.
@@ -55,41 +55,41 @@ pub struct Part {
 impl Reduced {
     /// What `here` carries out of `whole`; None where it is all of it.
     pub fn between(
-        kinds: Kinds,
+        kinds: WorkloadKinds,
         whole: &Study,
         here: &Study,
         quick: bool,
         remedy: &str,
     ) -> Option<Reduced> {
-        let loads: Vec<ReducedLoad> = here
+        let loads: Vec<ReducedWorkload> = here
             .workloads
             .iter()
             .filter_map(|workload| {
                 let other = whole.workloads.iter().find(|other| other.name == workload.name)?;
                 let parts = parts(kinds, &other.load, &workload.load);
                 let workload = workload.name.clone();
-                (!parts.is_empty()).then_some(ReducedLoad { workload, parts })
+                (!parts.is_empty()).then_some(ReducedWorkload { workload, parts })
             })
             .collect();
         let device = (whole.device != here.device).then(|| whole.device.clone());
-        let of_loads =
+        let of_workload =
             (whole.workloads.len() > here.workloads.len()).then_some(whole.workloads.len());
         (quick || !loads.is_empty()).then(|| Reduced {
             quick,
             remedy: remedy.into(),
             device,
             loads,
-            of_loads,
+            of_workload,
         })
     }
 
-    /// The loads of `study` with their shares, those with equal ones together:
+    /// The workloads of `study` with their shares, those with equal ones together:
     /// `dbench and replay: 0.5 % of the counted time (3 s of 600 s)`.
     pub fn shares(&self, study: &Study) -> String {
         let alike = grouped(study.workloads.iter().map(|workload| {
             let load = self.loads.iter().find(|load| load.workload == workload.name);
             let words = load.map_or("all of it".to_string(), |load| {
-                list(&load.parts.iter().map(Part::words).collect::<Vec<_>>())
+                list(&load.parts.iter().map(ReducedPart::words).collect::<Vec<_>>())
             });
             (words, workload.name.clone())
         }));
@@ -101,14 +101,14 @@ impl Reduced {
                 .collect::<Vec<_>>()
                 .join("; "),
         };
-        match self.of_loads {
+        match self.of_workload {
             Some(all) => format!("{} of the {all} workloads, {shares}", study.workloads.len()),
             None => shares,
         }
     }
 }
 
-impl Part {
+impl ReducedPart {
     fn words(&self) -> String {
         let amounts = self.amounts.as_ref().map(|text| format!(" ({text})")).unwrap_or_default();
         let share =
@@ -117,9 +117,9 @@ impl Part {
     }
 }
 
-/// The measures in which a load differs from the whole one, and whether it is another one besides.
-fn parts(kinds: Kinds, whole: &Load, here: &Load) -> Vec<Part> {
-    let another = |what: &str| Part { what: what.into(), share: None, amounts: None };
+/// The measures in which a workload differs from the whole one, and whether it is another one besides.
+fn parts(kinds: WorkloadKinds, whole: &WorkloadSpec, here: &WorkloadSpec) -> Vec<ReducedPart> {
+    let another = |what: &str| ReducedPart { what: what.into(), share: None, amounts: None };
     let of_kind = whole.kind == here.kind;
     let opened = kinds.open(whole).ok().zip(kinds.open(here).ok()).filter(|_| of_kind);
     let Some((whole, here)) = opened else {
@@ -131,7 +131,7 @@ fn parts(kinds: Kinds, whole: &Load, here: &Load) -> Vec<Part> {
         let Some(all) = of_whole.iter().find(|all| all.what == amount.what) else { continue };
         if all.value != amount.value && all.value > 0.0 {
             let amounts = format!("{} of {}", amount.words, all.words);
-            parts.push(Part {
+            parts.push(ReducedPart {
                 share: Some(amount.value / all.value),
                 amounts: (!amount.words.is_empty()).then_some(amounts),
                 what: amount.what,

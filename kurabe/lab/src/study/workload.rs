@@ -1,8 +1,8 @@
-//! The workloads of a study: what comes before and after a load is read here, the load's own keys
+//! The workloads of a study: what comes before and after a workload is read here, the workload's own keys
 //! by its kind.
 //!
-//! Nothing here knows the kinds of load, nor does I/O: their table is given, and reading the files
-//! that a load names is the caller's business.
+//! Nothing here knows the kinds of workload, nor does I/O: their table is given, and reading the files
+//! that a workload names is the caller's business.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,10 +10,10 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_with_macros::skip_serializing_none;
-use vocabulary::kind::{Key, Keys, Kind, Kinds, Role, Written};
+use vocabulary::kind::{KeyRole, Keys, WorkloadKey, WorkloadKind, WorkloadKinds, Written};
 
 use super::{StudyError, error};
-use crate::spec::{CommandLine, Load, Workload};
+use crate::spec::{CommandLine, Workload, WorkloadSpec};
 use crate::study_file::unknown_key;
 
 /// A workload as written.
@@ -23,11 +23,11 @@ use crate::study_file::unknown_key;
 pub struct WorkloadText {
     /// Name in tables; the command's text by default.
     pub name: Option<String>,
-    /// Why this load is in the study.
+    /// Why this workload is in the study.
     pub why: Option<String>,
     /// A line for the shell, or a list of words that is executed as it is.
     pub command: Option<CommandText>,
-    /// The keys of another load.
+    /// The keys of another workload.
     #[serde(flatten)]
     pub load: Keys,
     /// Shell for the lines of this workload (`sh` by default); `none` splits them into words and
@@ -39,16 +39,16 @@ pub struct WorkloadText {
     pub prepare: Option<CommandText>,
     /// Run after the run and its sync.
     pub cleanup: Option<CommandText>,
-    /// Says, after a power cut, whether what the load acknowledged is there.
+    /// Says, after a power cut, whether what the workload acknowledged is there.
     pub check: Option<CommandText>,
     /// Whether another exit code than 0 still counts.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub ignore_failure: bool,
-    /// The load's keys that the study's quick profile changes.
+    /// The workload's keys that the study's quick profile changes.
     pub quick: Option<Keys>,
 }
 
-/// The keys of a workload that are none of its load's.
+/// The keys of a workload that are none of its workload's.
 const KEYS: &[&str] = &[
     "name",
     "why",
@@ -85,18 +85,18 @@ impl fmt::Display for CommandText {
 }
 
 impl WorkloadText {
-    /// Whether a command or another load is named.
-    pub fn names_a_load(&self, kinds: Kinds) -> bool {
+    /// Whether a command or another workload is named.
+    pub fn names_a_load(&self, kinds: WorkloadKinds) -> bool {
         self.command.is_some() || self.naming_keys(kinds).next().is_some()
     }
 
     /// The keys that name loads, but for those that are switched off.
-    fn naming_keys(&self, kinds: Kinds) -> impl Iterator<Item = &'static Key> {
+    fn naming_keys(&self, kinds: WorkloadKinds) -> impl Iterator<Item = &'static WorkloadKey> {
         kinds.naming().filter(|key| self.load.get(key.name).is_some_and(is_written))
     }
 
-    /// The load's kind; none for a command, and for what is refused elsewhere.
-    pub(super) fn kind(&self, kinds: Kinds) -> Option<&'static Kind> {
+    /// The workload's kind; none for a command, and for what is refused elsewhere.
+    pub(super) fn kind(&self, kinds: WorkloadKinds) -> Option<&'static WorkloadKind> {
         kinds.named_by(self.naming_keys(kinds).next()?.name)
     }
 
@@ -106,16 +106,16 @@ impl WorkloadText {
             .flatten()
     }
 
-    /// What may have placeholders: commands, and texts of the load such as fio's options.
+    /// What may have placeholders: commands, and texts of the workload such as fio's options.
     pub(super) fn texts(&self) -> impl Iterator<Item = String> {
-        let of_load = self.load.values().filter_map(Value::as_str).map(str::to_string);
-        self.commands().map(CommandText::to_string).chain(of_load)
+        let of_workload = self.load.values().filter_map(Value::as_str).map(str::to_string);
+        self.commands().map(CommandText::to_string).chain(of_workload)
     }
 
     pub(super) fn resolve(
         &self,
         index: usize,
-        kinds: Kinds,
+        kinds: WorkloadKinds,
         parameters: &BTreeMap<String, Vec<String>>,
     ) -> Result<Vec<Workload>, StudyError> {
         let field = |name: &str| format!("workload[{index}].{name}");
@@ -124,7 +124,7 @@ impl WorkloadText {
         let joined: Vec<String> = self.texts().collect();
         let expanded = expand(&joined.join("\n"), parameters).into_iter().map(|(_, values)| values);
         let Some(command) = &self.command else {
-            return expanded.map(|values| self.resolve_load(index, kinds, &values)).collect();
+            return expanded.map(|values| self.resolve_workload(index, kinds, &values)).collect();
         };
         let mut keys = self.load.iter().filter(|(_, value)| is_written(value));
         if let Some((key, _)) = keys.next() {
@@ -162,13 +162,13 @@ impl WorkloadText {
                 return Err(error(field("name"), "is empty; name the workload"));
             }
             let parameters = values.iter().cloned().collect();
-            let workload = self.workload(name, Load::of_command(command), &line)?;
+            let workload = self.workload(name, WorkloadSpec::of_command(command), &line)?;
             workloads.push(Workload { parameters, ..workload });
         }
         Ok(workloads)
     }
 
-    fn refuse_unknown_keys(&self, index: usize, kinds: Kinds) -> Result<(), StudyError> {
+    fn refuse_unknown_keys(&self, index: usize, kinds: WorkloadKinds) -> Result<(), StudyError> {
         let known: Vec<&str> = kinds.keys().iter().map(|(key, _)| key.name).collect();
         let all = || [KEYS, &known].concat();
         if let Some(key) = self.load.keys().find(|key| !known.contains(&key.as_str())) {
@@ -186,17 +186,20 @@ impl WorkloadText {
     }
 
     /// A workload that is more than a command, with these values of the parameters.
-    fn resolve_load(
+    fn resolve_workload(
         &self,
         index: usize,
-        kinds: Kinds,
+        kinds: WorkloadKinds,
         values: &[(String, String)],
     ) -> Result<Workload, StudyError> {
         let field = |name: &str| format!("workload[{index}].{name}");
         let mut naming = self.naming_keys(kinds);
         let Some(key) = naming.next() else {
-            let flags: Vec<&str> =
-                kinds.naming().filter(|key| key.role == Role::Load).map(|key| key.name).collect();
+            let flags: Vec<&str> = kinds
+                .naming()
+                .filter(|key| key.role == KeyRole::Load)
+                .map(|key| key.name)
+                .collect();
             return Err(error(
                 field("command"),
                 format!(
@@ -220,7 +223,7 @@ impl WorkloadText {
         if let Some(option) = keys.keys().find(|option| kind.key(option).is_none()) {
             let takers = kinds.0.iter().filter(|kind| kind.key(option).is_some());
             let takers: Vec<String> = takers
-                .flat_map(|kind| kind.keys.iter().filter(|key| key.names_load()))
+                .flat_map(|kind| kind.keys.iter().filter(|key| key.names_workload()))
                 .map(|key| key.name.to_string())
                 .collect();
             let problem = format!(
@@ -261,11 +264,11 @@ impl WorkloadText {
         Ok(Workload { amount, parameters, ..self.workload(name, load, &line)? })
     }
 
-    /// A workload of this load, with what comes before and after it.
+    /// A workload of this workload, with what comes before and after it.
     fn workload(
         &self,
         name: String,
-        load: Load,
+        load: WorkloadSpec,
         line: &dyn Fn(&str, &CommandText) -> Result<CommandLine, StudyError>,
     ) -> Result<Workload, StudyError> {
         let optional = |name: &str, text: &Option<CommandText>| {
@@ -296,11 +299,11 @@ fn is_written(value: &Value) -> bool {
 
 /// The name of a workload that is given none: `dbench 4`, `fio-matrix`, `fio job.fio`, and of options all
 /// of them: `fio --filename=/dev/sdx --rw=read`.
-fn name_of(key: &Key, value: &Value) -> String {
+fn name_of(key: &WorkloadKey, value: &Value) -> String {
     let text = match (key.role, value) {
-        (Role::Load, Value::String(text)) if text.contains([' ', '=']) => text.clone(),
-        (Role::Load, Value::String(text)) => text.rsplit('/').next().unwrap_or(text).to_string(),
-        (Role::Load, Value::Number(number)) => number.to_string(),
+        (KeyRole::Load, Value::String(text)) if text.contains([' ', '=']) => text.clone(),
+        (KeyRole::Load, Value::String(text)) => text.rsplit('/').next().unwrap_or(text).to_string(),
+        (KeyRole::Load, Value::Number(number)) => number.to_string(),
         _ => return key.name.into(),
     };
     format!("{} {text}", key.name)

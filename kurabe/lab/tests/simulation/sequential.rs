@@ -4,8 +4,8 @@
 use lab::contender::Known;
 use lab::plan::Plan;
 use lab::statistics::{
-    Comparison, ComparisonOptions, Group, Order, Slow, StopRule, TIGHT, Turn, compare_families,
-    order, wander,
+    ComparisonOptions, CostEstimate, Group, OrderEffects, OrderedRun, Slow, StopRule, TIGHT,
+    compare_families, order, serial_correlation,
 };
 use lab::study::{CommandText, StudyText, WorkloadText};
 
@@ -66,7 +66,7 @@ pub const CASES: [Case; 14] = [
 /// How a simulated study ended.
 pub struct Ended {
     /// The comparisons of the others with the baseline.
-    pub compared: Vec<Comparison>,
+    pub compared: Vec<CostEstimate>,
     /// Blocks that were run.
     pub blocks: usize,
     /// Whether a warning was earned that casts doubt on the comparisons.
@@ -109,7 +109,7 @@ impl Studies {
         let plan = Plan::new(self.plan.study.clone(), seed);
         let mut source = Source { case, sigma, state: vec![None; count], ..Source::default() };
         let mut samples: Vec<Vec<Option<f64>>> = vec![Vec::new(); count];
-        let mut turns: Vec<Turn> = Vec::new();
+        let mut turns: Vec<OrderedRun> = Vec::new();
         let mut open = vec![true; count];
         let mut previous = None;
         let (mut compared, mut warned) = (Vec::new(), false);
@@ -124,7 +124,13 @@ impl Studies {
                 if case == Case::Discretised {
                     value = (value / 0.05).round() * 0.05;
                 }
-                turns.push(Turn { block, contender: own, first, previous, value: value.ln() });
+                turns.push(OrderedRun {
+                    block,
+                    contender: own,
+                    first,
+                    previous,
+                    value: value.ln(),
+                });
                 samples[own][block] = Some(value);
                 (first, previous) = (false, Some(own));
             }
@@ -135,7 +141,10 @@ impl Studies {
             let found = if self.takes_order_out {
                 order(&turns, count, 0)
             } else {
-                Order { values: turns.iter().map(|turn| turn.value).collect(), ..Order::default() }
+                OrderEffects {
+                    values: turns.iter().map(|turn| turn.value).collect(),
+                    ..OrderEffects::default()
+                }
             };
             let mut adjusted = samples.clone();
             for (turn, value) in turns.iter().zip(&found.values) {
@@ -164,7 +173,7 @@ impl Studies {
                 || compared.iter().any(|one| one.slow.iter().any(Slow::is_mode))
                 || (1..count).any(|own| {
                     let pairs = lab::statistics::pairs(&adjusted[0], &adjusted[own]);
-                    wander(&pairs.0, &pairs.1).is_some()
+                    serial_correlation(&pairs.0, &pairs.1).is_some()
                 });
             if !open[1..].iter().any(|open| *open) {
                 return Ended { compared, blocks: block + 1, warned };

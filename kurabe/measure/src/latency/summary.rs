@@ -8,7 +8,7 @@ use super::Sums;
 
 /// The figures of a whole run.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Summary {
+pub struct LatencySummary {
     /// One entry a kind, in the order of their first use.
     pub kinds: Vec<Latency>,
     /// All kinds together, from the merged histogram.
@@ -29,17 +29,17 @@ pub(super) fn latency_of(name: &str, histogram: &Histogram<u64>, sums: &Sums) ->
 
 /// Figures over time, of all kinds together.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Series {
+pub struct LatencySeries {
     /// Length of every interval but the last: the length asked for, doubled as often as the run's
     /// length made it necessary.
     pub interval_ns: u64,
     /// One point an interval, without gaps.
-    pub points: Vec<Point>,
+    pub points: Vec<SeriesPoint>,
 }
 
 /// One interval of a series.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Point {
+pub struct SeriesPoint {
     /// How long it is: the last interval ends with the last operation.
     pub duration_ns: u64,
     /// Operations that ended in it.

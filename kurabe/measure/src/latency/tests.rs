@@ -11,7 +11,7 @@ fn shuffled(count: u64) -> impl Iterator<Item = u64> {
 
 #[test]
 fn percentiles_are_within_a_thousandth_of_the_sorted_samples() {
-    let mut recorder = Recorder::new();
+    let mut recorder = LatencyRecorder::new();
     let kind = recorder.kind("Get");
     for value in shuffled(100_000) {
         recorder.record_at(kind, 0, value * 10, 0);
@@ -39,8 +39,8 @@ fn percentiles_are_within_a_thousandth_of_the_sorted_samples() {
 
 #[test]
 fn many_at_once_are_as_many_one_by_one() {
-    let mut at_once = Recorder::new();
-    let mut one_by_one = Recorder::new();
+    let mut at_once = LatencyRecorder::new();
+    let mut one_by_one = LatencyRecorder::new();
     let (once, single) = (at_once.kind("read"), one_by_one.kind("read"));
     at_once.record_many(once, 1_500, 7, 7 * 512);
     at_once.record_many(once, 9_000, 0, 0);
@@ -52,9 +52,9 @@ fn many_at_once_are_as_many_one_by_one() {
 
 #[test]
 fn merging_threads_gives_what_one_recorder_would_have_seen() {
-    let mut whole = Recorder::with_intervals(Duration::from_secs(1));
-    let mut parts: Vec<Recorder> =
-        (0..3).map(|_| Recorder::with_intervals(Duration::from_secs(1))).collect();
+    let mut whole = LatencyRecorder::with_intervals(Duration::from_secs(1));
+    let mut parts: Vec<LatencyRecorder> =
+        (0..3).map(|_| LatencyRecorder::with_intervals(Duration::from_secs(1))).collect();
     // The threads meet the kinds in different orders: the merge goes by name.
     parts[1].kind("Delete");
     for (place, value) in shuffled(9_000).enumerate() {
@@ -67,8 +67,8 @@ fn merging_threads_gives_what_one_recorder_would_have_seen() {
         }
     }
     let whole = whole.finish();
-    let merged = Recording::merged(parts.into_iter().map(Recorder::finish));
-    let by_name = |recording: &Recording| {
+    let merged = LatencyRecording::merged(parts.into_iter().map(LatencyRecorder::finish));
+    let by_name = |recording: &LatencyRecording| {
         let mut kinds = recording.summary().kinds;
         kinds.sort_by(|one, other| one.operation.cmp(&other.operation));
         kinds
@@ -80,7 +80,7 @@ fn merging_threads_gives_what_one_recorder_would_have_seen() {
 
 #[test]
 fn intervals_hold_every_sample_once_and_gaps_are_points_of_zero() {
-    let mut recorder = Recorder::with_intervals(Duration::from_secs(1));
+    let mut recorder = LatencyRecorder::with_intervals(Duration::from_secs(1));
     let kind = recorder.kind("Put(4096)");
     for tenth in (0..10).chain(35..47) {
         recorder.record_at(kind, tenth * SECOND_NS / 10, 1_000 + tenth, 4096);
@@ -91,18 +91,18 @@ fn intervals_hold_every_sample_once_and_gaps_are_points_of_zero() {
     assert_eq!(series.points[3].bytes, 5 * 4096);
     assert!((1_039..=1_041).contains(&series.points[3].p99_ns), "{:?}", series.points[3]);
     assert_eq!(series.points[4].duration_ns, 6 * SECOND_NS / 10);
-    assert!(Recorder::new().finish().series().is_none());
+    assert!(LatencyRecorder::new().finish().series().is_none());
 }
 
 #[test]
 fn a_long_run_doubles_its_interval_and_loses_no_sample() {
-    let mut long = Recorder::with_intervals(Duration::from_millis(1));
+    let mut long = LatencyRecorder::with_intervals(Duration::from_millis(1));
     let kind = long.kind("Get");
     let samples = 5 * INTERVALS_MAX as u64;
     for place in 0..samples {
         long.record_at(kind, place * 1_000_000, 100 + place, 1);
     }
-    let mut short = Recorder::with_intervals(Duration::from_millis(1));
+    let mut short = LatencyRecorder::with_intervals(Duration::from_millis(1));
     let kind = short.kind("Get");
     short.record_at(kind, 3_000_000, 77, 1);
 
@@ -120,7 +120,8 @@ fn a_long_run_doubles_its_interval_and_loses_no_sample() {
 #[test]
 fn the_log_reads_back_as_the_recording() {
     for interval in [None, Some(Duration::from_secs(1))] {
-        let mut recorder = interval.map_or_else(Recorder::new, Recorder::with_intervals);
+        let mut recorder =
+            interval.map_or_else(LatencyRecorder::new, LatencyRecorder::with_intervals);
         let put = recorder.kind("Put(262144)");
         let odd = recorder.kind("name, with spaces");
         for value in shuffled(5_000) {
@@ -130,7 +131,7 @@ fn the_log_reads_back_as_the_recording() {
         let recording = recorder.finish();
         let mut log = Vec::new();
         recording.write_log(&mut log, SystemTime::now(), 5 * SECOND_NS).unwrap();
-        let read = Recording::read_log(std::str::from_utf8(&log).unwrap()).unwrap();
+        let read = LatencyRecording::read_log(std::str::from_utf8(&log).unwrap()).unwrap();
         assert_eq!(read.summary().kinds.len(), 2);
         for kind in ["Put(262144)", "name, with spaces"] {
             assert_eq!(read.histogram(kind).unwrap(), recording.histogram(kind).unwrap());
@@ -140,7 +141,7 @@ fn the_log_reads_back_as_the_recording() {
 
 #[test]
 fn extreme_latencies_are_kept_within_the_limit() {
-    let mut recorder = Recorder::new();
+    let mut recorder = LatencyRecorder::new();
     let kind = recorder.kind("Get");
     recorder.record_at(kind, 0, 0, 0);
     recorder.record_at(kind, 0, u64::MAX, 0);
@@ -151,7 +152,7 @@ fn extreme_latencies_are_kept_within_the_limit() {
 
 #[test]
 fn renamed_kinds_keep_their_samples_and_equal_names_become_one() {
-    let mut recorder = Recorder::with_intervals(Duration::from_secs(1));
+    let mut recorder = LatencyRecorder::with_intervals(Duration::from_secs(1));
     let (read, write) = (recorder.kind("read"), recorder.kind("write"));
     recorder.record_at(read, 10, 100, 1);
     recorder.record_at(write, 20, 200, 2);

@@ -5,8 +5,8 @@ use proptest::prelude::*;
 
 use crate::arbitrary::programs;
 use crate::program::{
-    Branch, Choice, EMBEDDED_BYTES_MAX, Extent, Parsed, Percents, Popularity, Program, Rate,
-    Section, Settings, Size, Statement,
+    Branch, Choice, EMBEDDED_BYTES_MAX, ObjectSize, Parsed, Percents, Popularity, Program,
+    ProgramSection, ProgramSettings, Rate, SectionLength, Statement,
 };
 
 fn read(text: &str) -> Parsed {
@@ -30,7 +30,7 @@ fn branch(percent: u32, body: &[Statement]) -> Branch {
 const GET: Statement = Statement::Get(Choice::Any);
 
 fn new(size: u64) -> Statement {
-    Statement::New(Size::Fixed(size))
+    Statement::New(ObjectSize::Fixed(size))
 }
 
 fn range(from: u32, to: u32) -> Percents {
@@ -59,9 +59,9 @@ Ordered[7] { <100%> 3.times { }; }",
     );
     assert!(parsed.warnings.is_empty());
     let expected = Program {
-        settings: Settings { seed: 42, ..Settings::default() },
+        settings: ProgramSettings { seed: 42, ..ProgramSettings::default() },
         sections: vec![
-            Section::Ordered {
+            ProgramSection::Ordered {
                 count: 100,
                 branches: vec![
                     branch(20, &[new(1024)]),
@@ -71,21 +71,21 @@ Ordered[7] { <100%> 3.times { }; }",
                     branch(1, &[Statement::DeleteRange(range(99, 100))]),
                 ],
             },
-            Section::Unordered {
-                extent: Extent::Count(200),
+            ProgramSection::Unordered {
+                extent: SectionLength::Count(200),
                 branches: vec![
-                    branch(50, &[Statement::OverWrite(Size::Fixed(43), Choice::Any)]),
+                    branch(50, &[Statement::OverWrite(ObjectSize::Fixed(43), Choice::Any)]),
                     branch(
                         50,
                         &[
                             new(2 << 20),
-                            Statement::Embed(Size::Fixed(7)),
+                            Statement::Embed(ObjectSize::Fixed(7)),
                             Statement::Get(Choice::Range(range(40, 60))),
                         ],
                     ),
                 ],
             },
-            Section::Command {
+            ProgramSection::Command {
                 body: vec![
                     new(1 << 30),
                     Statement::Times(10, vec![new(5 << 10), GET]),
@@ -98,8 +98,8 @@ Ordered[7] { <100%> 3.times { }; }",
                     ),
                 ],
             },
-            Section::Command { body: vec![] },
-            Section::Ordered {
+            ProgramSection::Command { body: vec![] },
+            ProgramSection::Ordered {
                 count: 7,
                 branches: vec![branch(100, &[Statement::Times(3, vec![])])],
             },
@@ -125,27 +125,27 @@ fn every_extension_is_read() {
     let program = parsed.program;
     assert_eq!(
         program.settings,
-        Settings {
+        ProgramSettings {
             seed: 0,
             threads: Some(8),
             rate: Some(Rate { per_second: 1500.5, poisson: true }),
             duration_ns: Some(90_000_000_000),
         }
     );
-    let Section::Unordered { extent, branches } = &program.sections[0] else {
+    let ProgramSection::Unordered { extent, branches } = &program.sections[0] else {
         panic!("an unordered section was written");
     };
-    assert_eq!(*extent, Extent::Time(250_000_000));
+    assert_eq!(*extent, SectionLength::Time(250_000_000));
     let bodies: Vec<&Statement> = branches.iter().flat_map(|branch| branch.body.iter()).collect();
-    let median = Size::LogNormal { median: 64 << 10, sigma: 1.5, max: 4 << 20 };
-    let small = Size::Zipf { unit: 512, max: 64 << 10, exponent: 1.1 };
+    let median = ObjectSize::LogNormal { median: 64 << 10, sigma: 1.5, max: 4 << 20 };
+    let small = ObjectSize::Zipf { unit: 512, max: 64 << 10, exponent: 1.1 };
     let expected = [
-        Statement::New(Size::Uniform(4 << 10, 1 << 20)),
+        Statement::New(ObjectSize::Uniform(4 << 10, 1 << 20)),
         Statement::New(median),
         Statement::OverWrite(small, zipf(0.99, Popularity::Newest)),
         Statement::Get(zipf(0.5, Popularity::Oldest)),
         Statement::Delete(zipf(2.0, Popularity::Scattered)),
-        Statement::OverWrite(Size::Fixed(1 << 40), Choice::Range(range(0, 20))),
+        Statement::OverWrite(ObjectSize::Fixed(1 << 40), Choice::Range(range(0, 20))),
         Statement::Sync,
     ];
     assert_eq!(bodies, expected.iter().collect::<Vec<_>>());

@@ -7,8 +7,8 @@ use vocabulary::check::Check;
 
 use super::worker::{Wrong, compare};
 use super::{PROGRESS_INTERVAL, failure};
-use crate::contents::Identity;
-use crate::report::{Failure, Verification};
+use crate::contents::ContentIdentity;
+use crate::report::{ProgramFailure, Verification};
 use crate::store::{Store, StoreError};
 use crate::stream::Stream;
 
@@ -24,7 +24,7 @@ pub(super) fn sweep(
     verification: &mut Verification,
     check: &mut Check,
     tick: &mut dyn FnMut() -> ControlFlow<()>,
-) -> Result<ControlFlow<()>, Box<Failure>> {
+) -> Result<ControlFlow<()>, Box<ProgramFailure>> {
     const DURING: &str = "the sweep at the end";
     let failed = |error| Box::new(failure(DURING, error));
     let mut count =
@@ -42,7 +42,7 @@ pub(super) fn sweep(
     let mut session = store.session().map_err(failed)?;
     let mut told = std::time::Instant::now();
     for object in live() {
-        let identity = Identity { salt, key: object.key, version: object.version };
+        let identity = ContentIdentity { salt, key: object.key, version: object.version };
         let size = stream.size_of(object);
         let wrong = compare(&identity, size, session.get(object.key), true).map_err(failed)?;
         count(if unlisted.contains(&object.key) {

@@ -11,7 +11,7 @@ use block::{BlockDevice, MemoryDevice};
 use vocabulary::check::Check;
 
 use super::*;
-use crate::store::Session;
+use crate::store::StoreSession;
 
 /// The sorts of programs that users of CannylsBencher write, small.
 const PROGRAMS: [(&str, &str); 8] = [
@@ -63,22 +63,22 @@ fn with_threads(text: &str, threads: u32) -> Program {
     program
 }
 
-fn verified() -> Options {
-    Options { verify: true, ..Options::default() }
+fn verified() -> RunOptions {
+    RunOptions { verify: true, ..RunOptions::default() }
 }
 
-fn quietly(_: Phase) -> ControlFlow<()> {
+fn quietly(_: ProgramPhase) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }
 
 /// Runs a program on a store of 64 MiB of memory.
-fn run_in_memory(program: &Program, options: &Options) -> Report {
-    let place = Place::Open(Arc::new(MemoryDevice::new(64 << 20, 512)));
+fn run_in_memory(program: &Program, options: &RunOptions) -> Report {
+    let place = StoreLocation::Open(Arc::new(MemoryDevice::new(64 << 20, 512)));
     run(program, options, &place, "cannyls", &mut quietly).unwrap()
 }
 
 fn assert_success(name: &str, report: &Report) {
-    assert_eq!(report.outcome, Outcome::Completed, "{name}");
+    assert_eq!(report.outcome, ProgramOutcome::Completed, "{name}");
     assert_eq!(report.check.as_ref().unwrap().violated, 0, "{name}");
     let verification = report.verification.as_ref().unwrap();
     assert!(verification.complete && verification.swept_objects == report.live_objects, "{name}");
@@ -100,7 +100,7 @@ fn every_sort_of_program_runs_on_every_store_and_loses_nothing() {
         for (store_name, block_size_bytes) in [("files", 512), ("cannyls", 512), ("cannyls", 4096)]
         {
             let directory = tempfile::tempdir().unwrap();
-            let place = Place::Directory(directory.path().to_owned());
+            let place = StoreLocation::Directory(directory.path().to_owned());
             let mut options = verified();
             options.store.block_size_bytes = block_size_bytes;
             let report = run(&program(text), &options, &place, store_name, &mut quietly).unwrap();
@@ -130,21 +130,25 @@ fn any_number_of_threads_does_the_same() {
 fn a_store_as_large_as_the_program_asks_suffices_for_all_threads() {
     // One object is live at once, but eight threads put before the first deletion has ended.
     let directory = tempfile::tempdir().unwrap();
-    let place = Place::Directory(directory.path().to_owned());
+    let place = StoreLocation::Directory(directory.path().to_owned());
     let program = with_threads("Ordered[60] { <100%> { New(2M); Delete; }; }", 8);
-    let report = run(&program, &Options::default(), &place, "cannyls", &mut quietly).unwrap();
-    assert_eq!(report.outcome, Outcome::Completed);
+    let report = run(&program, &RunOptions::default(), &place, "cannyls", &mut quietly).unwrap();
+    assert_eq!(report.outcome, ProgramOutcome::Completed);
 }
 
 #[test]
 fn a_store_is_the_same_in_a_directory_and_on_a_device_of_any_size() {
     let directory = tempfile::tempdir().unwrap();
-    let on_device = |bytes| Place::Open(Arc::new(MemoryDevice::new(bytes, 512)));
-    let places =
-        [Place::Directory(directory.path().to_owned()), on_device(64 << 20), on_device(300 << 20)];
+    let on_device = |bytes| StoreLocation::Open(Arc::new(MemoryDevice::new(bytes, 512)));
+    let places = [
+        StoreLocation::Directory(directory.path().to_owned()),
+        on_device(64 << 20),
+        on_device(300 << 20),
+    ];
     let program = program("Command { 20.times { New(64K); Get; }; }");
     let told = places.map(|place| {
-        let report = run(&program, &Options::default(), &place, "cannyls", &mut quietly).unwrap();
+        let report =
+            run(&program, &RunOptions::default(), &place, "cannyls", &mut quietly).unwrap();
         let facts =
             ["capacity_bytes", "journal_bytes"].map(|fact| report.store_facts[fact].clone());
         (facts, report.store_written_bytes)
@@ -158,15 +162,16 @@ fn a_store_is_the_same_in_a_directory_and_on_a_device_of_any_size() {
 fn a_store_holds_as_many_small_objects_as_the_program_keeps() {
     let device = Arc::new(MemoryDevice::new(16 << 20, 512));
     let program = program("Command { 6000.times { New(100); }; 10.times { Get; }; }");
-    let report = run(&program, &verified(), &Place::Open(device), "lump", &mut quietly).unwrap();
-    assert_eq!((report.outcome, report.live_objects), (Outcome::Completed, 6000));
+    let report =
+        run(&program, &verified(), &StoreLocation::Open(device), "lump", &mut quietly).unwrap();
+    assert_eq!((report.outcome, report.live_objects), (ProgramOutcome::Completed, 6000));
 }
 
 #[test]
 fn every_put_durable_loses_nothing_either() {
     for store_name in ["files", "cannyls"] {
         let directory = tempfile::tempdir().unwrap();
-        let place = Place::Directory(directory.path().to_owned());
+        let place = StoreLocation::Directory(directory.path().to_owned());
         let mut options = verified();
         options.store.sync_every_put = true;
         let text = "Ordered[50] { <50%> { New(3K); New(5K); Get; Delete; OverWrite(1K); }; }";
@@ -207,11 +212,11 @@ impl<F: Fn(Option<&mut [u8]>) + Send + Sync> BlockDevice for Meddled<F> {
     }
 }
 
-fn meddled<F>(meddle: F) -> Place
+fn meddled<F>(meddle: F) -> StoreLocation
 where
     F: Fn(Option<&mut [u8]>) + Send + Sync + 'static,
 {
-    Place::Open(Arc::new(Meddled { memory: MemoryDevice::new(64 << 20, 512), meddle }))
+    StoreLocation::Open(Arc::new(Meddled { memory: MemoryDevice::new(64 << 20, 512), meddle }))
 }
 
 #[test]
@@ -237,7 +242,7 @@ fn a_single_wrong_byte_is_named() {
         let report =
             run(&program(text), &verified(), &spoiling(), "cannyls", &mut quietly).unwrap();
         // It is a result: the run goes on, and what was wrong is counted.
-        assert_eq!(report.outcome, Outcome::Completed, "{during}");
+        assert_eq!(report.outcome, ProgramOutcome::Completed, "{during}");
         let check = report.check.as_ref().unwrap();
         assert_eq!((&*check.name, check.tried, check.violated), ("contents", tried, tried / 10));
         let first = check.first.as_ref().unwrap();
@@ -246,8 +251,8 @@ fn a_single_wrong_byte_is_named() {
     }
     // Without verifying nobody looks.
     let text = program("Command { 30.times { New(20K); Get; }; }");
-    let report = run(&text, &Options::default(), &spoiling(), "cannyls", &mut quietly).unwrap();
-    assert_eq!(report.outcome, Outcome::Completed);
+    let report = run(&text, &RunOptions::default(), &spoiling(), "cannyls", &mut quietly).unwrap();
+    assert_eq!(report.outcome, ProgramOutcome::Completed);
     assert!(report.verification.is_none());
     let check = report.check.as_ref().unwrap();
     assert_eq!((&*check.name, check.tried, check.violated), ("presence", 30, 0));
@@ -260,16 +265,21 @@ fn a_lost_object_is_missed_and_a_risen_one_is_noticed() {
     let text = "Command { 50.times { New(1K); }; 10.times { Delete; }; 100.times { Get; }; }";
     // While the sweep is told of, a file is taken away or a deleted one comes back; so the sweep
     // has to be of a store that is opened after that. Hence the two steps by hand.
-    let report =
-        run(&program(text), &verified(), &Place::Directory(path.clone()), "files", &mut quietly)
-            .unwrap();
+    let report = run(
+        &program(text),
+        &verified(),
+        &StoreLocation::Directory(path.clone()),
+        "files",
+        &mut quietly,
+    )
+    .unwrap();
     assert_success("files", &report);
     let kind = store::kind("files").unwrap();
     let options = StoreOptions::default();
-    let place = Place::Directory(path.clone());
+    let place = StoreLocation::Directory(path.clone());
     let store = (kind.open)(&place, &options).unwrap();
     let mut stream = Stream::new(&program(text));
-    while let crate::stream::Step::Command(_) = stream.next_step() {}
+    while let crate::stream::StreamStep::Command(_) = stream.next_step() {}
     let keys = store.keys().unwrap();
     let sweep = || {
         let mut check = Check::new(CONTENTS);
@@ -302,7 +312,7 @@ fn a_store_that_falls_behind_an_open_loop_is_seen_to() {
     let ran = |text: &str| {
         let (clock, hand) = Clock::by_hand();
         let measured = measure_by(clock, &Liar(hand), &program(text), false);
-        assert_eq!(measured.outcome, Outcome::Completed);
+        assert_eq!(measured.outcome, ProgramOutcome::Completed);
         (measured.recording.summary().overall.at(0.5) / 1_000_000, measured.sum.ended_ns)
     };
     // In a closed loop they are the latency. Of 100 asked for at 1000 a second the fiftieth ends
@@ -318,7 +328,7 @@ fn a_store_that_falls_behind_an_open_loop_is_seen_to() {
 fn an_open_loop_waits_for_each_command() {
     let ran = |text: &str| {
         let start = Instant::now();
-        (run_in_memory(&program(text), &Options::default()).open_loop, start.elapsed())
+        (run_in_memory(&program(text), &RunOptions::default()).open_loop, start.elapsed())
     };
     assert!(!ran("Command { New(1K); }").0);
     // A busy machine makes it longer, and nothing shorter.
@@ -334,7 +344,7 @@ struct Meeting {
 }
 
 impl Store for Meeting {
-    fn session(&self) -> Result<Box<dyn Session + '_>, StoreError> {
+    fn session(&self) -> Result<Box<dyn StoreSession + '_>, StoreError> {
         Ok(Box::new(MeetingSession(self)))
     }
     fn sync(&self) -> Result<(), StoreError> {
@@ -350,7 +360,7 @@ impl Store for Meeting {
 
 struct MeetingSession<'a>(&'a Meeting);
 
-impl Session for MeetingSession<'_> {
+impl StoreSession for MeetingSession<'_> {
     fn prepare(&mut self, _: usize, _: bool) -> Result<&mut [u8], StoreError> {
         Ok(&mut [])
     }
@@ -385,7 +395,7 @@ impl Session for MeetingSession<'_> {
 struct Liar(&'static AtomicU64);
 
 impl Store for Liar {
-    fn session(&self) -> Result<Box<dyn Session + '_>, StoreError> {
+    fn session(&self) -> Result<Box<dyn StoreSession + '_>, StoreError> {
         Ok(Box::new(Liar(self.0)))
     }
     fn sync(&self) -> Result<(), StoreError> {
@@ -399,7 +409,7 @@ impl Store for Liar {
     }
 }
 
-impl Session for Liar {
+impl StoreSession for Liar {
     fn prepare(&mut self, _: usize, _: bool) -> Result<&mut [u8], StoreError> {
         Ok(&mut [])
     }
@@ -431,7 +441,7 @@ fn measure_by(
 ) -> Measured {
     let run = Run {
         store,
-        options: &Options::default(),
+        options: &RunOptions::default(),
         keeps_contents,
         classes: Stream::new(program).classes().iter().map(|size| size.label()).collect(),
         clock,
@@ -450,7 +460,7 @@ fn a_store_that_contradicts_the_program_is_caught_without_verifying_too() {
         let text = program(&format!("Command {{ 2.times {{ New(1); }}; {statement}; }}"));
         let (clock, hand) = Clock::by_hand();
         let measured = measure_by(clock, &Liar(hand), &text, true);
-        assert_eq!(measured.outcome, Outcome::Completed, "{statement}");
+        assert_eq!(measured.outcome, ProgramOutcome::Completed, "{statement}");
         let Check { tried: 1, violated: 1, first: Some(first), .. } = &measured.sum.check else {
             panic!("{statement}: {:?}", measured.sum.check);
         };
@@ -463,7 +473,7 @@ fn threads_overlap_what_may_overlap() {
     let store = Meeting::default();
     let program = with_threads("Command { New(1); 10.times { Get; }; }", 2);
     let measured = measure(&store, &program, false);
-    assert_eq!(measured.outcome, Outcome::Completed);
+    assert_eq!(measured.outcome, ProgramOutcome::Completed);
     // Both read the same object, and every read met another.
     assert_eq!(*store.inside.lock().unwrap(), (10, 10));
 }
@@ -472,7 +482,7 @@ fn threads_overlap_what_may_overlap() {
 fn runs_end_by_time_and_by_the_callers_wish() {
     let text = "Duration: 300ms; Command { 1000000000.times { New(1K); Delete; }; }";
     let report = run_in_memory(&program(text), &verified());
-    assert_eq!(report.outcome, Outcome::TimeLimit);
+    assert_eq!(report.outcome, ProgramOutcome::TimeLimit);
     assert!(report.verification.unwrap().complete && report.commands > 0);
     assert!((300_000_000..3_000_000_000).contains(&report.elapsed_ns));
 
@@ -482,14 +492,14 @@ fn runs_end_by_time_and_by_the_callers_wish() {
         if heard > 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
     let text = with_threads("Command { 1000000000.times { New(1K); Delete; }; }", 2);
-    let place = Place::Open(Arc::new(MemoryDevice::new(64 << 20, 512)));
-    let report = run(&text, &Options::default(), &place, "cannyls", &mut cancel).unwrap();
-    assert_eq!(report.outcome, Outcome::Cancelled);
+    let place = StoreLocation::Open(Arc::new(MemoryDevice::new(64 << 20, 512)));
+    let report = run(&text, &RunOptions::default(), &place, "cannyls", &mut cancel).unwrap();
+    assert_eq!(report.outcome, ProgramOutcome::Cancelled);
     assert!(report.commands > 0);
 
     let text = "Unordered[400ms] { <50%> New(1K); <50%> Delete; } Command { 3.times { New(7); }; }";
     let report = run_in_memory(&program(text), &verified());
-    assert_eq!(report.outcome, Outcome::Completed);
+    assert_eq!(report.outcome, ProgramOutcome::Completed);
     assert!((400_000_000..3_000_000_000).contains(&report.elapsed_ns));
     let series = report.recording.series().unwrap();
     let counted: u64 = series.points.iter().map(|point| point.count).sum();
@@ -499,24 +509,24 @@ fn runs_end_by_time_and_by_the_callers_wish() {
 #[test]
 fn the_caller_hears_of_every_phase() {
     let mut phases = Vec::new();
-    let mut listen = |phase: Phase| {
+    let mut listen = |phase: ProgramPhase| {
         phases.push(phase);
         ControlFlow::Continue(())
     };
-    let place = Place::Open(Arc::new(MemoryDevice::new(16 << 20, 512)));
+    let place = StoreLocation::Open(Arc::new(MemoryDevice::new(16 << 20, 512)));
     let text = program("Command { 5.times { New(1K); }; Delete; }");
     run(&text, &verified(), &place, "cannyls", &mut listen).unwrap();
     phases.dedup();
-    assert_eq!(phases, [Phase::Running, Phase::Syncing, Phase::Sweeping]);
+    assert_eq!(phases, [ProgramPhase::Running, ProgramPhase::Syncing, ProgramPhase::Sweeping]);
 }
 
 #[test]
 fn what_cannot_work_is_refused_before_anything_is_touched() {
-    let memory = || Place::Open(Arc::new(MemoryDevice::new(1 << 20, 512)));
-    let refusal = |text: &str, options: &Options, store_name: &str| {
+    let memory = || StoreLocation::Open(Arc::new(MemoryDevice::new(1 << 20, 512)));
+    let refusal = |text: &str, options: &RunOptions, store_name: &str| {
         run(&program(text), options, &memory(), store_name, &mut quietly).unwrap_err().to_string()
     };
-    let plain = Options::default();
+    let plain = RunOptions::default();
     let told = refusal("Command { 2000.times { New(1K); }; }", &plain, "cannyls");
     assert!(told.contains("2048000 bytes") && told.contains("1048576 bytes"), "{told}");
     let told = refusal("Command { New(33M); Delete; }", &plain, "cannyls");
@@ -533,9 +543,9 @@ fn what_cannot_work_is_refused_before_anything_is_touched() {
 fn a_store_that_fills_up_ends_the_run_and_keeps_the_figures() {
     // Nothing bounds the program, so it begins; the device has room for some 3000 objects.
     let text = "Unordered[60s] { <100%> New(1000); }";
-    let place = Place::Open(Arc::new(MemoryDevice::new(4 << 20, 512)));
+    let place = StoreLocation::Open(Arc::new(MemoryDevice::new(4 << 20, 512)));
     let report = run(&program(text), &verified(), &place, "cannyls", &mut quietly).unwrap();
-    let Outcome::Failed(failure) = &report.outcome else { panic!("{:?}", report.outcome) };
+    let ProgramOutcome::Failed(failure) = &report.outcome else { panic!("{:?}", report.outcome) };
     assert!(failure.store_is_full && failure.during.starts_with("Put of object"), "{failure:?}");
     assert!((1000..4000).contains(&report.commands), "{}", report.commands);
     assert_eq!(report.recording.summary().overall.count, report.commands);
@@ -544,9 +554,9 @@ fn a_store_that_fills_up_ends_the_run_and_keeps_the_figures() {
 #[test]
 fn the_null_store_takes_what_the_plan_says() {
     for (name, text) in PROGRAMS {
-        let place = Place::Directory("/nowhere".into());
+        let place = StoreLocation::Directory("/nowhere".into());
         let report =
-            run(&program(text), &Options::default(), &place, "null", &mut quietly).unwrap();
+            run(&program(text), &RunOptions::default(), &place, "null", &mut quietly).unwrap();
         assert_eq!(report.plan.counted.unwrap().commands, report.commands, "{name}");
     }
 }

@@ -5,18 +5,18 @@
 use vocabulary::check::Check;
 
 use super::{INTERVAL, Run, check_name, failure};
-use crate::contents::Identity;
+use crate::contents::ContentIdentity;
 use crate::feed::{SharedFeed, Task};
-use crate::report::{Failure, Verification};
-use crate::store::{Session, StoreError};
+use crate::report::{ProgramFailure, Verification};
+use crate::store::{StoreError, StoreSession};
 use crate::stream::{Command, Verb};
-use measure::latency::{KindId, Recorder, Recording};
+use measure::latency::{KindId, LatencyRecorder, LatencyRecording};
 
 /// What came of one thread.
 #[derive(Default)]
-pub(super) struct Worked {
-    pub recording: Option<Recording>,
-    pub failure: Option<Box<Failure>>,
+pub(super) struct WorkerReport {
+    pub recording: Option<LatencyRecording>,
+    pub failure: Option<Box<ProgramFailure>>,
     pub commands: u64,
     pub ended_ns: u64,
     pub bytes_written: u64,
@@ -25,38 +25,38 @@ pub(super) struct Worked {
     pub check: Check,
 }
 
-impl Worked {
+impl WorkerReport {
     /// Nothing yet, of a run whose check has this name.
-    pub(super) fn nothing(check_name: &str) -> Worked {
-        Worked { check: Check::new(check_name), ..Worked::default() }
+    pub(super) fn nothing(check_name: &str) -> WorkerReport {
+        WorkerReport { check: Check::new(check_name), ..WorkerReport::default() }
     }
 }
 
 /// One thread at work.
 pub(super) struct Worker<'a> {
     run: &'a Run<'a>,
-    session: Box<dyn Session + 'a>,
-    recorder: Recorder,
+    session: Box<dyn StoreSession + 'a>,
+    recorder: LatencyRecorder,
     /// For each size, the kind of each verb, once it was recorded.
     kinds: Vec<[Option<KindId>; VERBS]>,
-    sum: Worked,
+    sum: WorkerReport,
 }
 
 /// Verbs that there are.
 const VERBS: usize = Verb::Sync as usize + 1;
 
 impl<'a> Worker<'a> {
-    pub(super) fn new(run: &'a Run<'a>, session: Box<dyn Session + 'a>) -> Worker<'a> {
+    pub(super) fn new(run: &'a Run<'a>, session: Box<dyn StoreSession + 'a>) -> Worker<'a> {
         Worker {
             run,
             session,
-            recorder: Recorder::with_intervals(INTERVAL),
+            recorder: LatencyRecorder::with_intervals(INTERVAL),
             kinds: vec![[None; VERBS]; run.classes.len().max(1)],
-            sum: Worked::nothing(check_name(run.options.verify)),
+            sum: WorkerReport::nothing(check_name(run.options.verify)),
         }
     }
 
-    pub(super) fn work(mut self, feed: &SharedFeed<'_>) -> Worked {
+    pub(super) fn work(mut self, feed: &SharedFeed<'_>) -> WorkerReport {
         let mut now_ns = self.run.clock.now_ns();
         let mut before: Option<Task> = None;
         while let Some(task) = feed.take(before.as_ref(), now_ns) {
@@ -82,25 +82,27 @@ impl<'a> Worker<'a> {
     }
 
     /// Carries one command out, and says what it made durable where somebody listens.
-    fn carry_out_aloud(&mut self, task: &Task) -> Result<u64, Box<Failure>> {
-        let Some(sayer) = self.run.options.sayer.as_deref() else { return self.carry_out(task) };
+    fn carry_out_aloud(&mut self, task: &Task) -> Result<u64, Box<ProgramFailure>> {
+        let Some(acknowledgements) = self.run.options.acknowledgements.as_deref() else {
+            return self.carry_out(task);
+        };
         let unheard = |error: std::io::Error| {
             let words = format!("acknowledging: {error}");
             Box::new(failure(&described(&task.command), StoreError::Failed(words)))
         };
-        let promised = sayer.begin(&task.command).map_err(unheard)?;
+        let promised = acknowledgements.begin(&task.command).map_err(unheard)?;
         let ended_ns = self.carry_out(task)?;
-        sayer.end(&task.command, promised).map_err(unheard)?;
+        acknowledgements.end(&task.command, promised).map_err(unheard)?;
         Ok(ended_ns)
     }
 
-    fn identity(&self, command: &Command) -> Identity {
-        Identity { salt: self.run.options.salt, key: command.key, version: command.version }
+    fn identity(&self, command: &Command) -> ContentIdentity {
+        ContentIdentity { salt: self.run.options.salt, key: command.key, version: command.version }
     }
 
     /// Carries one command out and records it; returns when it ended. One long match, so that what
     /// is timed stands beside what is not.
-    fn carry_out(&mut self, task: &Task) -> Result<u64, Box<Failure>> {
+    fn carry_out(&mut self, task: &Task) -> Result<u64, Box<ProgramFailure>> {
         let command = &task.command;
         let clock = self.run.clock;
         let failed = |error| Box::new(failure(&described(command), error));
@@ -207,16 +209,16 @@ impl<'a> Worker<'a> {
 }
 
 /// What was wrong of an answer, for a check; nothing where it was right.
-pub(super) type Wrong = Result<(), String>;
+pub(super) type WrongAnswer = Result<(), String>;
 
 /// Compares what was read with what was put; only its length unless `whole`. An object that the
 /// store cannot read any more is lost.
 pub(super) fn compare(
-    identity: &Identity,
+    identity: &ContentIdentity,
     size_bytes: u64,
     found: Result<Option<&[u8]>, StoreError>,
     whole: bool,
-) -> Result<Wrong, StoreError> {
+) -> Result<WrongAnswer, StoreError> {
     let key = identity.key;
     let found = match found {
         Ok(Some(found)) => found,
@@ -244,6 +246,6 @@ fn described(command: &Command) -> String {
 }
 
 /// What was wrong of a command's answer, with the command.
-fn of(command: &Command, wrong: Wrong) -> Wrong {
+fn of(command: &Command, wrong: WrongAnswer) -> WrongAnswer {
     wrong.map_err(|wrong| format!("{}: {wrong}", described(command)))
 }

@@ -30,7 +30,9 @@ use ::cannyls::nvm::NonVolatileMemory;
 use ::cannyls::storage::{Storage, StorageBuilder};
 use block::{BlockDevice, CountingDevice, DirectAccess, FileDevice, FileDeviceOptions};
 
-use super::{Demand, Place, Session, Space, Store, StoreError, StoreKind, StoreOptions};
+use super::{
+    Demand, Store, StoreError, StoreKind, StoreLocation, StoreOptions, StoreSession, StoreSpace,
+};
 
 pub(super) const KIND: StoreKind = StoreKind {
     name: "cannyls",
@@ -58,7 +60,7 @@ const JOURNAL_SHARE: f64 = 0.01;
 /// The data of an object takes whole blocks, 2 bytes of it for a trailer. The journal needs twice
 /// the records of the live objects, so that it can be collected while it is written, and some more
 /// for those of deleted ones that were not collected yet.
-fn space(options: &StoreOptions, demand: &Demand) -> Space {
+fn space(options: &StoreOptions, demand: &Demand) -> StoreSpace {
     let block_bytes = u64::from(options.block_size_bytes);
     let data_bytes = demand.bytes.saturating_add(demand.objects.saturating_mul(block_bytes + 1));
     let records_bytes = demand
@@ -70,14 +72,14 @@ fn space(options: &StoreOptions, demand: &Demand) -> Space {
     // Half as much again as the objects is what CannylsBencher gives a store.
     let roomy = demand.bytes.div_ceil(MEBIBYTE).saturating_mul(MEBIBYTE) / 2;
     let sum = data_bytes.saturating_add(roomy).saturating_add(journal_bytes);
-    Space {
+    StoreSpace {
         least_bytes: demand.bytes,
         comfortable_bytes: sum.saturating_add(MEBIBYTE).div_ceil(MEBIBYTE).saturating_mul(MEBIBYTE),
         journal_bytes,
     }
 }
 
-fn create(place: &Place, options: &StoreOptions) -> Result<Box<dyn Store>, StoreError> {
+fn create(place: &StoreLocation, options: &StoreOptions) -> Result<Box<dyn Store>, StoreError> {
     let device = Device::open(place, options, options.capacity_bytes)?;
     let mut builder = builder(options)?;
     let memory = Memory::whole(&device, options);
@@ -112,7 +114,7 @@ fn head_bytes(capacity: u64, block_size: BlockSize, journal_ratio: f64) -> u64 {
     header_bytes + block_size.ceil_align((body_bytes as f64 * journal_ratio) as u64)
 }
 
-fn open(place: &Place, options: &StoreOptions) -> Result<Box<dyn Store>, StoreError> {
+fn open(place: &StoreLocation, options: &StoreOptions) -> Result<Box<dyn Store>, StoreError> {
     let device = Device::open(place, options, None)?;
     let memory = Memory::whole(&device, options);
     let storage = builder(options)?.open(memory).map_err(failure)?;
@@ -161,7 +163,7 @@ struct Device {
 impl Device {
     /// Opens the place; a file in a directory is made with this capacity, or opened as it is.
     fn open(
-        place: &Place,
+        place: &StoreLocation,
         options: &StoreOptions,
         capacity_bytes: Option<u64>,
     ) -> Result<Device, StoreError> {
@@ -171,11 +173,11 @@ impl Device {
             ..FileDeviceOptions::default()
         };
         let path = match place {
-            Place::Open(device) => {
+            StoreLocation::Open(device) => {
                 return Device::new(Arc::clone(device), None, None).checked(options);
             }
-            Place::Device(path) => path.clone(),
-            Place::Directory(directory) => {
+            StoreLocation::Device(path) => path.clone(),
+            StoreLocation::Directory(directory) => {
                 file_options.set_length = capacity_bytes;
                 directory.join(FILE_NAME)
             }
@@ -305,7 +307,7 @@ impl Drop for Cannyls {
 }
 
 impl Store for Cannyls {
-    fn session(&self) -> Result<Box<dyn Session + '_>, StoreError> {
+    fn session(&self) -> Result<Box<dyn StoreSession + '_>, StoreError> {
         Ok(Box::new(CannylsSession { store: self, prepared: None, found: None }))
     }
 
@@ -335,7 +337,7 @@ fn key(lump: LumpId) -> Result<u64, StoreError> {
         .map_err(|_| StoreError::Failed(format!("lump {lump} was not put here")))
 }
 
-impl Session for CannylsSession<'_> {
+impl StoreSession for CannylsSession<'_> {
     fn prepare(&mut self, size_bytes: usize, embedded: bool) -> Result<&mut [u8], StoreError> {
         let data = if embedded {
             LumpData::new_embedded(vec![0; size_bytes])

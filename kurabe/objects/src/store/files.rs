@@ -15,7 +15,9 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use super::super::random::mix;
-use super::{Demand, Place, Session, Space, Store, StoreError, StoreKind, StoreOptions};
+use super::{
+    Demand, Store, StoreError, StoreKind, StoreLocation, StoreOptions, StoreSession, StoreSpace,
+};
 use measure::durable::WholeSync;
 
 pub(super) const KIND: StoreKind = StoreKind {
@@ -36,8 +38,8 @@ const DIRECTORIES: u64 = 256;
 /// and an entry.
 const FILE_OVERHEAD_BYTES: u64 = 4096 + 512 + 64;
 
-fn space(_: &StoreOptions, demand: &Demand) -> Space {
-    Space {
+fn space(_: &StoreOptions, demand: &Demand) -> StoreSpace {
+    StoreSpace {
         least_bytes: demand.bytes,
         comfortable_bytes: demand
             .bytes
@@ -47,7 +49,7 @@ fn space(_: &StoreOptions, demand: &Demand) -> Space {
     }
 }
 
-fn create(place: &Place, options: &StoreOptions) -> Result<Box<dyn Store>, StoreError> {
+fn create(place: &StoreLocation, options: &StoreOptions) -> Result<Box<dyn Store>, StoreError> {
     let store = Files::at(place, options)?;
     for number in 0..DIRECTORIES {
         let path = store.root.join(format!("{number:02x}"));
@@ -56,7 +58,7 @@ fn create(place: &Place, options: &StoreOptions) -> Result<Box<dyn Store>, Store
     Ok(Box::new(store))
 }
 
-fn open(place: &Place, options: &StoreOptions) -> Result<Box<dyn Store>, StoreError> {
+fn open(place: &StoreLocation, options: &StoreOptions) -> Result<Box<dyn Store>, StoreError> {
     Ok(Box::new(Files::at(place, options)?))
 }
 
@@ -75,7 +77,7 @@ struct FilesSession {
 }
 
 impl Files {
-    fn at(place: &Place, options: &StoreOptions) -> Result<Files, StoreError> {
+    fn at(place: &StoreLocation, options: &StoreOptions) -> Result<Files, StoreError> {
         Ok(Files {
             root: super::directory(place, KIND.name)?.to_owned(),
             sync_every_put: options.sync_every_put,
@@ -100,7 +102,7 @@ impl Files {
 }
 
 impl Store for Files {
-    fn session(&self) -> Result<Box<dyn Session + '_>, StoreError> {
+    fn session(&self) -> Result<Box<dyn StoreSession + '_>, StoreError> {
         Ok(Box::new(FilesSession { store: self.clone(), buffer: Vec::new(), prepared: 0 }))
     }
 
@@ -154,7 +156,7 @@ impl FilesSession {
     }
 }
 
-impl Session for FilesSession {
+impl StoreSession for FilesSession {
     fn prepare(&mut self, size_bytes: usize, _: bool) -> Result<&mut [u8], StoreError> {
         if self.buffer.len() < size_bytes {
             self.buffer.resize(size_bytes, 0);

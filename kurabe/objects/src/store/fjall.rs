@@ -13,7 +13,9 @@ use ::fjall::{
     PersistMode, UserValue,
 };
 
-use super::{CACHE_BYTES, Place, Session, Store, StoreError, StoreKind, StoreOptions, directory};
+use super::{
+    CACHE_BYTES, Store, StoreError, StoreKind, StoreLocation, StoreOptions, StoreSession, directory,
+};
 
 pub(super) const KIND: StoreKind = StoreKind {
     name: "fjall",
@@ -27,7 +29,7 @@ pub(super) const KIND: StoreKind = StoreKind {
     open,
 };
 
-fn open(place: &Place, options: &StoreOptions) -> Result<Box<dyn Store>, StoreError> {
+fn open(place: &StoreLocation, options: &StoreOptions) -> Result<Box<dyn Store>, StoreError> {
     let path = directory(place, KIND.name)?.join("fjall");
     let database = Database::builder(path)
         .cache_size(CACHE_BYTES)
@@ -95,7 +97,7 @@ impl Fjall {
 }
 
 impl Store for Fjall {
-    fn session(&self) -> Result<Box<dyn Session + '_>, StoreError> {
+    fn session(&self) -> Result<Box<dyn StoreSession + '_>, StoreError> {
         Ok(Box::new(FjallSession { store: self, prepared: Vec::new(), found: None }))
     }
 
@@ -115,7 +117,7 @@ impl Store for Fjall {
     }
 }
 
-impl Session for FjallSession<'_> {
+impl StoreSession for FjallSession<'_> {
     fn prepare(&mut self, size_bytes: usize, _: bool) -> Result<&mut [u8], StoreError> {
         self.prepared.resize(size_bytes, 0);
         Ok(&mut self.prepared)

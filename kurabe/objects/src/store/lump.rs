@@ -13,7 +13,9 @@ use std::sync::Arc;
 use ::lump::{CreateOptions, Durability, Error, Geometry, OpenOptions, Value};
 use block::{BlockDevice, CountingDevice, DirectAccess, FileDevice, FileDeviceOptions};
 
-use super::{Demand, Place, Session, Space, Store, StoreError, StoreKind, StoreOptions};
+use super::{
+    Demand, Store, StoreError, StoreKind, StoreLocation, StoreOptions, StoreSession, StoreSpace,
+};
 
 pub(super) const KIND: StoreKind = StoreKind {
     name: "lump",
@@ -42,13 +44,13 @@ const JOURNAL_BYTES_MAX: u64 = 64 * MEBIBYTE;
 /// longer journal, for twice as many records as there are live objects, as CannyLS's has: a 64th of
 /// it, the default, would have it write a checkpoint every few puts, which no store of an ordinary
 /// size does.
-fn space(_: &StoreOptions, demand: &Demand) -> Space {
+fn space(_: &StoreOptions, demand: &Demand) -> StoreSpace {
     let data_bytes = demand.bytes.saturating_add(demand.objects.saturating_mul(2 * 4096));
     let sum = data_bytes.saturating_add(data_bytes / 2);
     let records_bytes = demand.objects.saturating_mul(2 * JOURNAL_BLOCK_BYTES);
     let journal_bytes = records_bytes.saturating_add(2 * MEBIBYTE).min(JOURNAL_BYTES_MAX);
     let sum = sum.saturating_add(sum / 16).saturating_add(MEBIBYTE).saturating_add(journal_bytes);
-    Space {
+    StoreSpace {
         least_bytes: demand.bytes,
         comfortable_bytes: sum.div_ceil(MEBIBYTE).saturating_mul(MEBIBYTE),
         journal_bytes,
@@ -63,7 +65,7 @@ fn journal_bytes(store_bytes: u64, asked_bytes: u64) -> Option<u64> {
     (bytes > store_bytes / 64).then_some(bytes)
 }
 
-fn create(place: &Place, options: &StoreOptions) -> Result<Box<dyn Store>, StoreError> {
+fn create(place: &StoreLocation, options: &StoreOptions) -> Result<Box<dyn Store>, StoreError> {
     let below = device(place, options.capacity_bytes)?;
     let unit_bytes = (options.block_size_bytes == 4096).then_some(4096);
     let store_bytes = options.capacity_bytes.unwrap_or(u64::MAX).min(below.len());
@@ -83,16 +85,19 @@ fn create(place: &Place, options: &StoreOptions) -> Result<Box<dyn Store>, Store
     opened(below, options)
 }
 
-fn open(place: &Place, options: &StoreOptions) -> Result<Box<dyn Store>, StoreError> {
+fn open(place: &StoreLocation, options: &StoreOptions) -> Result<Box<dyn Store>, StoreError> {
     opened(device(place, None)?, options)
 }
 
 /// Opens the place; a file in a directory is made with this capacity, or opened as it is.
-fn device(place: &Place, set_length: Option<u64>) -> Result<Arc<dyn BlockDevice>, StoreError> {
+fn device(
+    place: &StoreLocation,
+    set_length: Option<u64>,
+) -> Result<Arc<dyn BlockDevice>, StoreError> {
     let (path, set_length) = match place {
-        Place::Open(device) => return Ok(Arc::clone(device)),
-        Place::Device(path) => (path.clone(), None),
-        Place::Directory(directory) => (directory.join(FILE_NAME), set_length),
+        StoreLocation::Open(device) => return Ok(Arc::clone(device)),
+        StoreLocation::Device(path) => (path.clone(), None),
+        StoreLocation::Directory(directory) => (directory.join(FILE_NAME), set_length),
     };
     let direct = DirectAccess::Prefer;
     let file_options =
@@ -135,7 +140,7 @@ struct LumpSession<'a> {
 }
 
 impl Store for Lump {
-    fn session(&self) -> Result<Box<dyn Session + '_>, StoreError> {
+    fn session(&self) -> Result<Box<dyn StoreSession + '_>, StoreError> {
         let (prepared, found) = (Value::zeroed(0), Value::zeroed(0));
         Ok(Box::new(LumpSession { lump: self, prepared, found }))
     }
@@ -169,7 +174,7 @@ impl Store for Lump {
     }
 }
 
-impl Session for LumpSession<'_> {
+impl StoreSession for LumpSession<'_> {
     fn prepare(&mut self, size_bytes: usize, _: bool) -> Result<&mut [u8], StoreError> {
         self.prepared.resize(size_bytes);
         Ok(&mut self.prepared)

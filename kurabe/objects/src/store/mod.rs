@@ -1,8 +1,8 @@
 //! Where objects are kept: one small trait, and the table of what implements it.
 //!
-//! A store is made on a [`Place`] and used through one [`Session`] a thread. What a benchmark must
-//! not measure (making the contents) is separated from what it must ([`Session::prepare`] and
-//! [`Session::put`]). To add a store, write its file and give it a line in [`STORES`].
+//! A store is made on a [`StoreLocation`] and used through one [`StoreSession`] a thread. What a benchmark must
+//! not measure (making the contents) is separated from what it must ([`StoreSession::prepare`] and
+//! [`StoreSession::put`]). To add a store, write its file and give it a line in [`STORES`].
 //!
 //! Must not know: programs, latencies, threads beyond that there may be many sessions.
 
@@ -33,7 +33,7 @@ mod sequential;
 /// A store that is open.
 pub trait Store: Send + Sync {
     /// A way into the store for one thread.
-    fn session(&self) -> Result<Box<dyn Session + '_>, StoreError>;
+    fn session(&self) -> Result<Box<dyn StoreSession + '_>, StoreError>;
 
     /// Makes everything durable that was put and deleted before the call.
     fn sync(&self) -> Result<(), StoreError>;
@@ -52,7 +52,7 @@ pub trait Store: Send + Sync {
 }
 
 /// One thread's way into a store.
-pub trait Session {
+pub trait StoreSession {
     /// Memory for the contents of the next put, of this size, for the caller to fill whole. This
     /// is not part of the put.
     fn prepare(&mut self, size_bytes: usize, embedded: bool) -> Result<&mut [u8], StoreError>;
@@ -72,7 +72,7 @@ pub trait Session {
 
 /// Where a store is made.
 #[derive(Clone)]
-pub enum Place {
+pub enum StoreLocation {
     /// In a directory, which exists and is empty.
     Directory(PathBuf),
     /// On a block device or an image file, which is overwritten.
@@ -127,7 +127,7 @@ pub struct Demand {
 }
 
 /// What makes or opens a store.
-pub type Maker = fn(&Place, &StoreOptions) -> Result<Box<dyn Store>, StoreError>;
+pub type StoreOpener = fn(&StoreLocation, &StoreOptions) -> Result<Box<dyn Store>, StoreError>;
 
 /// A kind of store.
 pub struct StoreKind {
@@ -144,16 +144,16 @@ pub struct StoreKind {
     /// What this machine lacks for it, with the next step.
     pub missing: fn() -> Option<String>,
     /// Space that it needs for this demand, in bytes.
-    pub space: fn(&StoreOptions, &Demand) -> Space,
+    pub space: fn(&StoreOptions, &Demand) -> StoreSpace,
     /// Makes an empty store.
-    pub create: Maker,
+    pub create: StoreOpener,
     /// Opens a store that was made.
-    pub open: Maker,
+    pub open: StoreOpener,
 }
 
 /// How much of a device or a file system a store takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Space {
+pub struct StoreSpace {
     /// Without this much it cannot be, in bytes.
     pub least_bytes: u64,
     /// With this much it is comfortable, in bytes.
@@ -191,10 +191,12 @@ pub fn kind(name: &str) -> Result<&'static StoreKind, StoreError> {
 }
 
 /// The directory of a store that needs a file system.
-fn directory<'a>(place: &'a Place, name: &str) -> Result<&'a Path, StoreError> {
+fn directory<'a>(place: &'a StoreLocation, name: &str) -> Result<&'a Path, StoreError> {
     match place {
-        Place::Directory(directory) => Ok(directory),
-        Place::Device(_) | Place::Open(_) => Err(StoreError::Refused(needs_file_system(name))),
+        StoreLocation::Directory(directory) => Ok(directory),
+        StoreLocation::Device(_) | StoreLocation::Open(_) => {
+            Err(StoreError::Refused(needs_file_system(name)))
+        }
     }
 }
 
@@ -212,11 +214,11 @@ const CACHE_BYTES: u64 = 8 << 20;
 
 /// What an engine that writes every object to a log and again to its tables, and drops old
 /// versions later, needs: three times the objects, and room for its logs.
-fn engine_space(_: &StoreOptions, demand: &Demand) -> Space {
+fn engine_space(_: &StoreOptions, demand: &Demand) -> StoreSpace {
     const LOGS_BYTES: u64 = 256 << 20;
     let rows_bytes = demand.bytes.saturating_add(demand.objects.saturating_mul(256));
     let comfortable_bytes = rows_bytes.saturating_mul(3).saturating_add(LOGS_BYTES);
-    Space { least_bytes: demand.bytes, comfortable_bytes, journal_bytes: 0 }
+    StoreSpace { least_bytes: demand.bytes, comfortable_bytes, journal_bytes: 0 }
 }
 
 /// Why a store did not do what it was asked.

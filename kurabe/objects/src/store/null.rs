@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::{Demand, Place, Session, Space, Store, StoreError, StoreKind, StoreOptions};
+use super::{
+    Demand, Store, StoreError, StoreKind, StoreLocation, StoreOptions, StoreSession, StoreSpace,
+};
 
 pub(super) const KIND: StoreKind = StoreKind {
     name: "null",
@@ -12,12 +14,12 @@ pub(super) const KIND: StoreKind = StoreKind {
     keeps_contents: false,
     object_bytes_max: u64::MAX,
     missing: || None,
-    space: |_: &StoreOptions, _: &Demand| Space::default(),
+    space: |_: &StoreOptions, _: &Demand| StoreSpace::default(),
     create: open,
     open,
 };
 
-fn open(_: &Place, _: &StoreOptions) -> Result<Box<dyn Store>, StoreError> {
+fn open(_: &StoreLocation, _: &StoreOptions) -> Result<Box<dyn Store>, StoreError> {
     Ok(Box::new(Null))
 }
 
@@ -26,7 +28,7 @@ struct Null;
 struct NullSession;
 
 impl Store for Null {
-    fn session(&self) -> Result<Box<dyn Session + '_>, StoreError> {
+    fn session(&self) -> Result<Box<dyn StoreSession + '_>, StoreError> {
         Ok(Box::new(NullSession))
     }
 
@@ -43,7 +45,7 @@ impl Store for Null {
     }
 }
 
-impl Session for NullSession {
+impl StoreSession for NullSession {
     fn prepare(&mut self, _: usize, _: bool) -> Result<&mut [u8], StoreError> {
         // Contents that nobody will see are not made either.
         Ok(&mut [])

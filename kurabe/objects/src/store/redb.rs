@@ -11,7 +11,9 @@ use ::redb::{
     AccessGuard, Database, Durability, Error, ReadableDatabase, ReadableTable, TableDefinition,
 };
 
-use super::{CACHE_BYTES, Place, Session, Store, StoreError, StoreKind, StoreOptions, directory};
+use super::{
+    CACHE_BYTES, Store, StoreError, StoreKind, StoreLocation, StoreOptions, StoreSession, directory,
+};
 
 pub(super) const KIND: StoreKind = StoreKind {
     name: "redb",
@@ -30,7 +32,7 @@ const FILE_NAME: &str = "objects.redb";
 
 const OBJECTS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("objects");
 
-fn open(place: &Place, options: &StoreOptions) -> Result<Box<dyn Store>, StoreError> {
+fn open(place: &StoreLocation, options: &StoreOptions) -> Result<Box<dyn Store>, StoreError> {
     let path = directory(place, KIND.name)?.join(FILE_NAME);
     let mut builder = Database::builder();
     builder.set_cache_size(CACHE_BYTES as usize);
@@ -82,7 +84,7 @@ impl Redb {
 }
 
 impl Store for Redb {
-    fn session(&self) -> Result<Box<dyn Session + '_>, StoreError> {
+    fn session(&self) -> Result<Box<dyn StoreSession + '_>, StoreError> {
         Ok(Box::new(RedbSession { store: self, prepared: Vec::new(), found: None }))
     }
 
@@ -105,7 +107,7 @@ impl Store for Redb {
     }
 }
 
-impl Session for RedbSession<'_> {
+impl StoreSession for RedbSession<'_> {
     fn prepare(&mut self, size_bytes: usize, _: bool) -> Result<&mut [u8], StoreError> {
         self.prepared.resize(size_bytes, 0);
         Ok(&mut self.prepared)

@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::{Place, Session, Store, StoreError, StoreKind, StoreOptions, directory};
-use crate::sys::rocksdb::{Database, Found, missing};
+use super::{Store, StoreError, StoreKind, StoreLocation, StoreOptions, StoreSession, directory};
+use crate::sys::rocksdb::{Found, RocksDatabase, missing};
 
 pub(super) const KIND: StoreKind = StoreKind {
     name: "rocksdb",
@@ -22,14 +22,16 @@ pub(super) const KIND: StoreKind = StoreKind {
     open,
 };
 
-fn open(place: &Place, options: &StoreOptions) -> Result<Box<dyn Store>, StoreError> {
+fn open(place: &StoreLocation, options: &StoreOptions) -> Result<Box<dyn Store>, StoreError> {
     let directory = directory(place, KIND.name)?.join("rocksdb");
     if let Some(missing) = missing() {
         return Err(StoreError::Refused(missing));
     }
     // Where the file system takes no direct I/O, RocksDB refuses to open.
-    let (database, direct) = match Database::open(&directory, true) {
-        Err(words) if words.contains("Direct I/O") => (Database::open(&directory, false), false),
+    let (database, direct) = match RocksDatabase::open(&directory, true) {
+        Err(words) if words.contains("Direct I/O") => {
+            (RocksDatabase::open(&directory, false), false)
+        }
         opened => (opened, true),
     };
     let database = database.map_err(failure)?;
@@ -41,7 +43,7 @@ fn failure(words: String) -> StoreError {
 }
 
 struct Rocks {
-    database: Database,
+    database: RocksDatabase,
     direct: bool,
     sync_every_put: bool,
 }
@@ -53,7 +55,7 @@ struct RocksSession<'a> {
 }
 
 impl Store for Rocks {
-    fn session(&self) -> Result<Box<dyn Session + '_>, StoreError> {
+    fn session(&self) -> Result<Box<dyn StoreSession + '_>, StoreError> {
         Ok(Box::new(RocksSession { store: self, prepared: Vec::new(), found: None }))
     }
 
@@ -76,7 +78,7 @@ impl Store for Rocks {
     }
 }
 
-impl Session for RocksSession<'_> {
+impl StoreSession for RocksSession<'_> {
     fn prepare(&mut self, size_bytes: usize, _: bool) -> Result<&mut [u8], StoreError> {
         self.prepared.resize(size_bytes, 0);
         Ok(&mut self.prepared)

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use block::MemoryDevice;
 #[cfg(feature = "cannyls")]
-use crash::{Operation, Recorder, Request};
+use crash::{RecordedRequest, RequestKind, RequestRecorder};
 
 use super::*;
 
 /// Every store that keeps contents, each on a fresh place, with its name for messages.
-fn with_every_store(test: impl Fn(&str, &StoreKind, &Place, &StoreOptions)) {
+fn with_every_store(test: impl Fn(&str, &StoreKind, &StoreLocation, &StoreOptions)) {
     for kind in STORES.iter().filter(|kind| kind.keeps_contents) {
         if let Some(missing) = (kind.missing)() {
             eprintln!("SKIPPED: {missing}");
@@ -25,18 +25,18 @@ fn with_every_store(test: impl Fn(&str, &StoreKind, &Place, &StoreOptions)) {
                     ..StoreOptions::default()
                 };
                 let name = format!("{} {block_size_bytes} {sync_every_put}", kind.name);
-                test(&name, kind, &Place::Directory(directory.path().to_owned()), &options);
+                test(&name, kind, &StoreLocation::Directory(directory.path().to_owned()), &options);
                 if kind.takes_device {
                     let device = MemoryDevice::new(16 << 20, 512);
                     let name = format!("{name} on a device");
-                    test(&name, kind, &Place::Open(Arc::new(device)), &options);
+                    test(&name, kind, &StoreLocation::Open(Arc::new(device)), &options);
                 }
             }
         }
     }
 }
 
-fn put(session: &mut dyn Session, key: u64, contents: &[u8], embedded: bool) {
+fn put(session: &mut dyn StoreSession, key: u64, contents: &[u8], embedded: bool) {
     session.prepare(contents.len(), embedded).unwrap().copy_from_slice(contents);
     session.put(key).unwrap();
 }
@@ -110,7 +110,7 @@ fn an_unknown_store_is_told_the_nearest() {
 #[test]
 fn a_store_of_files_is_not_made_on_a_device() {
     for kind in STORES.iter().filter(|kind| !kind.takes_device) {
-        let device = Place::Open(Arc::new(MemoryDevice::new(1 << 20, 512)));
+        let device = StoreLocation::Open(Arc::new(MemoryDevice::new(1 << 20, 512)));
         let refused = (kind.create)(&device, &StoreOptions::default()).err().unwrap().to_string();
         assert_eq!(refused, needs_file_system(kind.name));
     }
@@ -120,13 +120,14 @@ fn a_store_of_files_is_not_made_on_a_device() {
 #[test]
 fn cannyls_flushes_once_a_put_when_asked_and_hardly_otherwise() {
     for (sync_every_put, flushes) in [(true, 100), (false, 0)] {
-        let recording = Arc::new(Recorder::in_memory(MemoryDevice::new(16 << 20, 512)).unwrap());
-        let place = Place::Open(Arc::clone(&recording) as Arc<dyn BlockDevice>);
+        let recording =
+            Arc::new(RequestRecorder::in_memory(MemoryDevice::new(16 << 20, 512)).unwrap());
+        let place = StoreLocation::Open(Arc::clone(&recording) as Arc<dyn BlockDevice>);
         let options = StoreOptions { sync_every_put, ..StoreOptions::default() };
         let store = (kind("cannyls").unwrap().create)(&place, &options).unwrap();
         let count = || {
             let requests = recording.recording().log.requests;
-            requests.iter().filter(|request| request.operation == Operation::Flush).count()
+            requests.iter().filter(|request| request.operation == RequestKind::Flush).count()
         };
         let before = count();
         let mut session = store.session().unwrap();
@@ -143,8 +144,9 @@ fn cannyls_is_made_whole_up_to_where_its_first_object_begins() {
     for (block_size_bytes, journal_bytes) in
         [(512, 0), (4096, 0), (512, 3_000_001), (4096, 5 << 20)]
     {
-        let recording = Arc::new(Recorder::in_memory(MemoryDevice::new(16 << 20, 512)).unwrap());
-        let place = Place::Open(Arc::clone(&recording) as Arc<dyn BlockDevice>);
+        let recording =
+            Arc::new(RequestRecorder::in_memory(MemoryDevice::new(16 << 20, 512)).unwrap());
+        let place = StoreLocation::Open(Arc::clone(&recording) as Arc<dyn BlockDevice>);
         let options = StoreOptions { block_size_bytes, journal_bytes, ..StoreOptions::default() };
         let store = (kind("cannyls").unwrap().create)(&place, &options).unwrap();
         let made = recording.recording().log.requests;
@@ -156,7 +158,7 @@ fn cannyls_is_made_whole_up_to_where_its_first_object_begins() {
             end.max(offset + length)
         });
         assert!(end > journal_bytes && end < 2 * journal_bytes + (1 << 20), "{end}");
-        assert!(made.last().is_some_and(|last| last.operation == Operation::Flush), "{made:?}");
+        assert!(made.last().is_some_and(|last| last.operation == RequestKind::Flush), "{made:?}");
         let made_of: u64 = writes.iter().map(|(_, length)| length).sum();
         assert_eq!(store.written_bytes(), Some(made_of));
 
@@ -171,16 +173,17 @@ fn cannyls_is_made_whole_up_to_where_its_first_object_begins() {
 
 /// Offset and length of a write.
 #[cfg(feature = "cannyls")]
-fn write_of(request: &Request) -> Option<(u64, u64)> {
+fn write_of(request: &RecordedRequest) -> Option<(u64, u64)> {
     let bytes = |sectors| sectors * crash::SECTOR_BYTES;
-    (request.operation == Operation::Write).then(|| (bytes(request.sector), bytes(request.sectors)))
+    (request.operation == RequestKind::Write)
+        .then(|| (bytes(request.sector), bytes(request.sectors)))
 }
 
 #[cfg(feature = "cannyls")]
 #[test]
 fn cannyls_refuses_blocks_smaller_than_the_devices_and_says_when_it_is_full() {
     let cannyls = kind("cannyls").unwrap();
-    let place = Place::Open(Arc::new(MemoryDevice::new(16 << 20, 4096)));
+    let place = StoreLocation::Open(Arc::new(MemoryDevice::new(16 << 20, 4096)));
     let refused = (cannyls.create)(&place, &StoreOptions::default()).err().unwrap().to_string();
     assert!(refused.contains("ask for a block size of 4096"), "{refused}");
 
@@ -217,7 +220,7 @@ fn sequential_writes_as_many_bytes_in_order() {
 
 #[test]
 fn null_takes_everything_and_keeps_nothing() {
-    let place = Place::Directory("/nowhere".into());
+    let place = StoreLocation::Directory("/nowhere".into());
     let store = (kind("null").unwrap().create)(&place, &StoreOptions::default()).unwrap();
     let mut session = store.session().unwrap();
     session.prepare(1 << 40, false).unwrap();

@@ -4,7 +4,9 @@
 //! instruction, so that walking it takes no time either.
 
 use super::{Code, Mix, MixBranch, Select};
-use crate::program::{Branch, Choice, Extent, Section, Size, Statement, has, share};
+use crate::program::{
+    Branch, Choice, ObjectSize, ProgramSection, SectionLength, Statement, has, share,
+};
 use crate::random::Zipf;
 
 #[derive(Default)]
@@ -12,29 +14,29 @@ pub(super) struct Compiler {
     pub code: Vec<Code>,
     pub mixes: Vec<Mix>,
     pub zipfs: Vec<Zipf>,
-    pub classes: Vec<Size>,
+    pub classes: Vec<ObjectSize>,
 }
 
 impl Compiler {
-    pub(super) fn section(&mut self, section: &Section) {
+    pub(super) fn section(&mut self, section: &ProgramSection) {
         match section {
-            Section::Command { body } => self.body(body),
-            Section::Ordered { count, branches } => {
+            ProgramSection::Command { body } => self.body(body),
+            ProgramSection::Ordered { count, branches } => {
                 for branch in branches {
                     self.repeat(share(*count, branch.percent), &branch.body);
                 }
             }
-            Section::Unordered { extent, branches } => self.mix(*extent, branches),
+            ProgramSection::Unordered { extent, branches } => self.mix(*extent, branches),
         }
     }
 
-    fn mix(&mut self, extent: Extent, branches: &[Branch]) {
+    fn mix(&mut self, extent: SectionLength, branches: &[Branch]) {
         let place = self.mixes.len();
         self.mixes.push(Mix {
             branches: Vec::new(),
             length_ns: match extent {
-                Extent::Count(_) => None,
-                Extent::Time(length_ns) => Some(length_ns),
+                SectionLength::Count(_) => None,
+                SectionLength::Time(length_ns) => Some(length_ns),
             },
             end: 0,
         });
@@ -43,8 +45,8 @@ impl Compiler {
         self.code.push(Code::Mix(place));
         for branch in branches {
             let left = match extent {
-                Extent::Count(count) => share(count, branch.percent),
-                Extent::Time(_) => u64::from(branch.percent),
+                SectionLength::Count(count) => share(count, branch.percent),
+                SectionLength::Time(_) => u64::from(branch.percent),
             };
             let start = self.code.len();
             self.body(&branch.body);
@@ -104,7 +106,7 @@ impl Compiler {
         }
     }
 
-    fn class(&mut self, size: Size) -> u16 {
+    fn class(&mut self, size: ObjectSize) -> u16 {
         let place = self.classes.iter().position(|known| *known == size).unwrap_or_else(|| {
             self.classes.push(size);
             self.classes.len() - 1

@@ -21,9 +21,9 @@ fn commands_of(program: &Program, timed: usize) -> Vec<Command> {
     let mut until = usize::MAX;
     loop {
         match stream.next_step() {
-            Step::Command(command) => commands.push(command),
-            Step::Timed(_) => until = commands.len() + timed,
-            Step::End => return commands,
+            StreamStep::Command(command) => commands.push(command),
+            StreamStep::Timed(_) => until = commands.len() + timed,
+            StreamStep::End => return commands,
         }
         if commands.len() >= until {
             stream.end_timed_section();
@@ -119,7 +119,7 @@ fn statements_that_need_an_object_are_skipped_while_there_is_none() {
                 Get; Sync; }";
     let mut stream = Stream::new(&program(text));
     let mut verbs = Vec::new();
-    while let Step::Command(command) = stream.next_step() {
+    while let StreamStep::Command(command) = stream.next_step() {
         verbs.push(command.verb);
     }
     assert_eq!(verbs, [Verb::Put, Verb::Get, Verb::Delete, Verb::Sync]);
@@ -200,7 +200,7 @@ fn a_stopped_stream_leaves_the_objects_of_its_commands() {
         let mut stream = Stream::new(&program);
         let mut model = Model::default();
         let mut yielded = 0;
-        while let Step::Command(command) = stream.next_step() {
+        while let StreamStep::Command(command) = stream.next_step() {
             model.apply(&command);
             yielded += 1;
             if yielded == stop_after {
@@ -257,7 +257,7 @@ fn sizes_follow_their_distributions() {
 
 #[test]
 fn a_stream_is_the_same_for_ever() {
-    // Whoever changes this number changes the load that every recorded result was measured with.
+    // Whoever changes this number changes the workload that every recorded result was measured with.
     let text = "Seed: 7; Ordered[2000] { <80%> New(500K); <20%> Get; } Unordered[4000] { <30%> \
                 New(lognormal(64K, 1.5)); <10%> Get(80, 100); <10%> OverWrite(zipf(1K, 1M, 0.9), \
                 zipf(0.99)); <15%> Delete(0, 20); <34%> Get(zipf(1.1, scattered)); <1%> \
@@ -286,9 +286,9 @@ proptest! {
         let mut timed = false;
         loop {
             match stream.next_step() {
-                Step::Timed(_) => timed = true,
-                Step::End => break,
-                Step::Command(_) => {}
+                StreamStep::Timed(_) => timed = true,
+                StreamStep::End => break,
+                StreamStep::Command(_) => {}
             }
             if timed {
                 break;

@@ -117,7 +117,7 @@ pub fn missing() -> Option<String> {
 }
 
 /// An open database with blob files.
-pub struct Database {
+pub struct RocksDatabase {
     calls: &'static Calls,
     database: Object,
     synced: Object,
@@ -127,15 +127,15 @@ pub struct Database {
 
 // SAFETY: RocksDB's database and options may be used from many threads at once; nothing changes
 // the options after `open`.
-unsafe impl Send for Database {}
+unsafe impl Send for RocksDatabase {}
 // SAFETY: as above.
-unsafe impl Sync for Database {}
+unsafe impl Sync for RocksDatabase {}
 
 /// A value, as RocksDB holds it.
 pub struct Found<'a> {
     calls: &'static Calls,
     slice: Object,
-    _database: &'a Database,
+    _database: &'a RocksDatabase,
 }
 
 /// In the order of the numbers.
@@ -161,12 +161,12 @@ impl Calls {
     }
 }
 
-impl Database {
+impl RocksDatabase {
     /// Opens or makes the database in a directory.
     ///
     /// # Errors
     /// RocksDB's own words, or those of [`missing`].
-    pub fn open(directory: &Path, direct: bool) -> Result<Database, String> {
+    pub fn open(directory: &Path, direct: bool) -> Result<RocksDatabase, String> {
         let calls = calls()?;
         let name = CString::new(directory.as_os_str().as_bytes()).map_err(|e| e.to_string())?;
         let direct = c_uchar::from(direct);
@@ -186,7 +186,7 @@ impl Database {
             let (synced, unsynced) = ((calls.writeoptions_create)(), (calls.writeoptions_create)());
             (calls.writeoptions_set_sync)(synced, 1);
             let reading = (calls.readoptions_create)();
-            Ok(Database { calls, database, synced, unsynced, reading })
+            Ok(RocksDatabase { calls, database, synced, unsynced, reading })
         }
     }
 
@@ -281,7 +281,7 @@ impl Drop for Found<'_> {
     }
 }
 
-impl Drop for Database {
+impl Drop for RocksDatabase {
     fn drop(&mut self) {
         // SAFETY: nobody uses the database any more.
         unsafe {

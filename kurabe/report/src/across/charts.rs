@@ -1,16 +1,16 @@
 //! The charts of several results beside each other.
 
 use super::{Across, AcrossMetric, AcrossWorkload, ratio_text};
-use crate::chart::{Axis, Chart, Guide, Key, Mark, Point, Series, aside};
+use crate::chart::{Axis, Chart, ChartSeries, Guide, LegendEntry, Point, SeriesStyle, row_offset};
 use crate::charts::{better, scale_of};
 use crate::html::slug;
 use crate::table::{Cell, Table};
 use crate::text;
 
-/// Most metrics of a load that have charts of their own.
+/// Most metrics of a workload that have charts of their own.
 const METRICS_WITH_CHARTS_MAX: usize = 4;
 
-/// The charts of a load.
+/// The charts of a workload.
 pub(super) fn charts(across: &Across<'_>, workload: &AcrossWorkload, index: usize) -> Vec<Chart> {
     let mut charts = Vec::new();
     let metrics = workload.metrics.iter().take(METRICS_WITH_CHARTS_MAX);
@@ -25,9 +25,9 @@ pub(super) fn charts(across: &Across<'_>, workload: &AcrossWorkload, index: usiz
 }
 
 /// One key a result.
-fn keys(across: &Across<'_>) -> Vec<Key> {
+fn keys(across: &Across<'_>) -> Vec<LegendEntry> {
     let names = across.names.iter().enumerate();
-    names.map(|(style, name)| Key { name: name.clone(), style, group: "result" }).collect()
+    names.map(|(style, name)| LegendEntry { name: name.clone(), style, group: "result" }).collect()
 }
 
 fn ratios(across: &Across<'_>, metric: &AcrossMetric, id: String) -> Option<Chart> {
@@ -41,7 +41,11 @@ fn ratios(across: &Across<'_>, metric: &AcrossMetric, id: String) -> Option<Char
             let ends = comparison.interval.map(|interval| (interval.low, interval.high));
             let words = format!("{} in {name}: {}", contender.label, ratio_text(comparison));
             let point = Point::at(ratio, rows.len() as f64, words).between(ends);
-            series.push(Series { key: place + 1, mark: Mark::Interval, points: vec![point] });
+            series.push(ChartSeries {
+                key: place + 1,
+                mark: SeriesStyle::Interval,
+                points: vec![point],
+            });
             rows.push(match across.names.len() {
                 2 => contender.label.clone(),
                 _ => format!("{} · {name}", contender.label),
@@ -90,7 +94,7 @@ fn trials(across: &Across<'_>, metric: &AcrossMetric, id: String) -> Option<Char
                 let words = text::figure(*value, metric.unit);
                 points.push(Point::at(
                     value / size,
-                    row + aside(place) + 0.15,
+                    row + row_offset(place) + 0.15,
                     format!("{} in {name}: {words}", contender.label),
                 ));
                 numbers.rows.push(vec![
@@ -100,13 +104,13 @@ fn trials(across: &Across<'_>, metric: &AcrossMetric, id: String) -> Option<Char
                     Cell::number(*value, words),
                 ]);
             }
-            series.push(Series { key, mark: Mark::Dots, points });
+            series.push(ChartSeries { key, mark: SeriesStyle::Dots, points });
             if let Some(summary) = &contender.summaries[key] {
                 let ends = summary.median_interval.map(|ends| (ends.low / size, ends.high / size));
                 let median = text::figure(summary.median, metric.unit);
                 let words = format!("{} in {name}: median {median}", contender.label);
                 let point = Point::at(summary.median / size, row - 0.15, words).between(ends);
-                series.push(Series { key, mark: Mark::Interval, points: vec![point] });
+                series.push(ChartSeries { key, mark: SeriesStyle::Interval, points: vec![point] });
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Gates over results side by side: of a ratio, the same contender in a later result against the
 //! first; of anything else, each later result by itself.
 
-use lab::condition::{self, Condition, Gate, Outcome};
+use lab::condition::{self, Condition, Gate, GateOutcome};
 use lab::judgement;
 use lab::words::ratio_with_interval;
 
@@ -10,12 +10,12 @@ use super::{Across, AcrossWorkload, notes};
 /// Why gates cannot be judged: which one, and what is wrong with it.
 pub type Refusal = String;
 
-/// Judges the gates under each load of the first result; of each later result by itself. Where a later
-/// result lacks the load, or measured something else under its name, a gate was not tested.
+/// Judges the gates under each workload of the first result; of each later result by itself. Where a later
+/// result lacks the workload, or measured something else under its name, a gate was not tested.
 ///
 /// # Errors
 ///
-/// A gate that cannot be read, or that names a contender or a load that the first result has not.
+/// A gate that cannot be read, or that names a contender or a workload that the first result has not.
 pub fn judge(across: &Across<'_>, gates: &[String]) -> Result<Vec<Gate>, Refusal> {
     let study = &across.sources[0].plan.study;
     let labels: Vec<&str> = study.contenders.iter().map(|one| one.label.as_str()).collect();
@@ -43,7 +43,9 @@ pub fn judge(across: &Across<'_>, gates: &[String]) -> Result<Vec<Gate>, Refusal
 fn judge_one(across: &Across<'_>, name: &str, place: usize, condition: &Condition) -> Gate {
     let source = &across.sources[place];
     let judgement = match (not_comparable(across, name, place), condition) {
-        (Some(why), _) => judgement::Judgement { outcome: Outcome::NotTested, evidence: vec![why] },
+        (Some(why), _) => {
+            judgement::Judgement { outcome: GateOutcome::NotTested, evidence: vec![why] }
+        }
         (None, Condition::Ratio { label, operator, bound, cells: None }) => {
             let workload = across.workloads.iter().find(|one| one.name == name);
             let is_met = |cost: f64| operator.is_met(cost, *bound);
@@ -51,14 +53,14 @@ fn judge_one(across: &Across<'_>, name: &str, place: usize, condition: &Conditio
         }
         (None, _) => {
             let (plan, records, analysis) = (&source.plan, &source.records, &source.analysis);
-            judgement::Result { plan, records, analysis }.judge(condition, &[name], None)
+            judgement::Measurements { plan, records, analysis }.judge(condition, &[name], None)
         }
     };
     let judgement::Judgement { outcome, evidence } = judgement;
     Gate { gate: String::new(), workload: String::new(), outcome, evidence }
 }
 
-/// Why a load of the first result cannot be compared with that of a later one.
+/// Why a workload of the first result cannot be compared with that of a later one.
 fn not_comparable(across: &Across<'_>, name: &str, place: usize) -> Option<String> {
     let of = |place: usize| {
         across.sources[place].plan.study.workloads.iter().find(|one| one.name == name)
@@ -85,8 +87,8 @@ fn ratio(
         Some((place, format!("{label} in {} {why}", across.names[place])))
     });
     match lost {
-        Some((0, said)) => return answer(Outcome::NotTested, said),
-        Some((_, said)) => return answer(Outcome::Fails, said),
+        Some((0, said)) => return answer(GateOutcome::NotTested, said),
+        Some((_, said)) => return answer(GateOutcome::Fails, said),
         None => {}
     }
     let metric = workload.metrics.first();
@@ -97,13 +99,13 @@ fn ratio(
     });
     let Some((metric, comparison, cost)) = comparison else {
         let said = format!("{label} has no completed run in both {first} and {name}");
-        return answer(Outcome::NotTested, said);
+        return answer(GateOutcome::NotTested, said);
     };
     let ends = comparison.interval.map(|interval| (interval.low, interval.high));
     let outcome = match ends.map(|(low, high)| (is_met(low), is_met(high))) {
-        Some((true, true)) => Outcome::Holds,
-        Some((false, false)) => Outcome::Fails,
-        _ => Outcome::Inconclusive,
+        Some((true, true)) => GateOutcome::Holds,
+        Some((false, false)) => GateOutcome::Fails,
+        _ => GateOutcome::Inconclusive,
     };
     let words = ratio_with_interval(cost, ends);
     answer(outcome, format!("{label}: cost {words} by {}", metric.name))

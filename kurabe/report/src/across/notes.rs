@@ -4,19 +4,23 @@
 //! Words only; nothing here decides what is compared.
 
 use lab::spec::Workload;
-use lab::warning::Kind;
+use lab::warning::WarningKind;
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::sessions::{sentence, sessions};
-use crate::source::Source;
+use crate::source::ResultSource;
 use crate::text;
 
 /// Characters of a value that a sentence shows.
 const SHOWN_CHARACTERS_MAX: usize = 60;
 
-/// What concerns the results together. `workloads`: the names of the loads that are compared.
-pub(super) fn of_all(sources: &[Source], names: &[String], workloads: &[&str]) -> Vec<String> {
+/// What concerns the results together. `workloads`: the names of the workloads that are compared.
+pub(super) fn of_all(
+    sources: &[ResultSource],
+    names: &[String],
+    workloads: &[&str],
+) -> Vec<String> {
     let mut notes = unmatched(sources, names);
     notes.extend(redefined(sources, names));
     notes.extend(unequal_work(sources, names, workloads));
@@ -24,8 +28,12 @@ pub(super) fn of_all(sources: &[Source], names: &[String], workloads: &[&str]) -
 }
 
 /// What casts doubt on one result's numbers by itself: that it was measured in several sessions,
-/// and of the loads that are compared the grave warnings and the histograms that were left out.
-pub(super) fn of_each(sources: &[Source], names: &[String], workloads: &[&str]) -> Vec<String> {
+/// and of the workloads that are compared the grave warnings and the histograms that were left out.
+pub(super) fn of_each(
+    sources: &[ResultSource],
+    names: &[String],
+    workloads: &[&str],
+) -> Vec<String> {
     let mut warnings = Vec::new();
     for (source, name) in sources.iter().zip(names) {
         let said = sentence(&sessions(source));
@@ -38,7 +46,7 @@ pub(super) fn of_each(sources: &[Source], names: &[String], workloads: &[&str]) 
             for warning in workload.warnings.iter().filter(|warning| warning.is_grave()) {
                 // The reason does not stand above, as it does in the report of one result.
                 let next = match warning.kind {
-                    Kind::Failures => "; the report of that result has the reason",
+                    WarningKind::Failures => "; the report of that result has the reason",
                     _ => "",
                 };
                 warnings.push(format!("{place}: {warning}{next}"));
@@ -65,7 +73,7 @@ pub(super) fn of_each(sources: &[Source], names: &[String], workloads: &[&str]) 
 }
 
 /// Contenders whose trials proved other work in one result than in the first.
-fn unequal_work(sources: &[Source], names: &[String], workloads: &[&str]) -> Vec<String> {
+fn unequal_work(sources: &[ResultSource], names: &[String], workloads: &[&str]) -> Vec<String> {
     let mut notes = Vec::new();
     for workload in workloads {
         for contender in &sources[0].plan.study.contenders {
@@ -89,7 +97,7 @@ fn unequal_work(sources: &[Source], names: &[String], workloads: &[&str]) -> Vec
 }
 
 /// What the completed trials of a contender proved, each once, sorted.
-fn proofs<'a>(source: &'a Source, workload: &str, label: &str) -> Vec<&'a str> {
+fn proofs<'a>(source: &'a ResultSource, workload: &str, label: &str) -> Vec<&'a str> {
     let records = source.completed(workload).into_iter().flatten();
     let records = records.filter(|record| record.contender.label == label);
     let mut proofs: Vec<&str> =
@@ -100,11 +108,11 @@ fn proofs<'a>(source: &'a Source, workload: &str, label: &str) -> Vec<&'a str> {
 }
 
 /// Loads and contenders that not every result has.
-fn unmatched(sources: &[Source], names: &[String]) -> Vec<String> {
+fn unmatched(sources: &[ResultSource], names: &[String]) -> Vec<String> {
     let mut notes = Vec::new();
-    let mut look = |kind: &str, of: &dyn Fn(&Source) -> Vec<String>| {
+    let mut look = |kind: &str, of: &dyn Fn(&ResultSource) -> Vec<String>| {
         for entry in text::distinct(sources.iter().flat_map(of)) {
-            let has = |source: &Source| of(source).contains(&entry);
+            let has = |source: &ResultSource| of(source).contains(&entry);
             let without: Vec<String> = sources
                 .iter()
                 .zip(names)
@@ -126,7 +134,7 @@ fn unmatched(sources: &[Source], names: &[String]) -> Vec<String> {
 }
 
 /// What has the same name and is not the same.
-fn redefined(sources: &[Source], names: &[String]) -> Vec<String> {
+fn redefined(sources: &[ResultSource], names: &[String]) -> Vec<String> {
     let mut notes = Vec::new();
     let first = &sources[0].plan.study;
     for (source, name) in sources.iter().zip(names).skip(1) {
@@ -165,10 +173,10 @@ fn redefined(sources: &[Source], names: &[String]) -> Vec<String> {
     notes
 }
 
-/// The parts in which two definitions of a load differ, the first one's value first. The reason that the
-/// author gives for a load is not part of its definition.
+/// The parts in which two definitions of a workload differ, the first one's value first. The reason that the
+/// author gives for a workload is not part of its definition.
 fn differing_parts(one: &Workload, other: &Workload) -> Vec<String> {
-    // Taken apart, so that a part that is added to a load is not forgotten here.
+    // Taken apart, so that a part that is added to a workload is not forgotten here.
     let Workload {
         name: _,
         why: _,

@@ -57,8 +57,8 @@ fn shown(failing: &[&str], untried: &str) -> (String, String) {
 }
 
 /// The result of these records.
-fn source(plan: &Plan, records: &[Record]) -> Source {
-    Source {
+fn source(plan: &Plan, records: &[Record]) -> ResultSource {
+    ResultSource {
         name: "result".into(),
         plan: plan.clone(),
         records: records.to_vec(),
@@ -215,7 +215,7 @@ fn of_times(xfs_ms: &[u64], ext4_ms: &[u64]) -> (Plan, WorkloadAnalysis) {
 
 #[test]
 fn the_rate_of_one_client_is_not_told_of_a_queue() {
-    use lab::load::{DEPTH_AXIS, Latency, Load, LoadReport, Metric, Unit};
+    use lab::workload::{DEPTH_AXIS, Latency, Metric, Unit, WorkloadReport, WorkloadSpec};
     let figure = |name: &str, depth: &str| Metric {
         axes: [(DEPTH_AXIS.to_string(), depth.to_string())].into(),
         ..Metric::new(name, 1.0, Unit::OperationsPerSecond)
@@ -229,7 +229,7 @@ fn the_rate_of_one_client_is_not_told_of_a_queue() {
         max_ns: 1,
     };
     let kinds = ["randread-psync-1-4k-read", "randread-libaio-32-4k-read", "read"];
-    let rates = |load: Load| -> Vec<String> {
+    let rates = |load: WorkloadSpec| -> Vec<String> {
         let mut plan =
             Plan::new(study(3).resolve(&Known::named(["ext4", "xfs", "btrfs"])).unwrap(), 1);
         plan.study.workloads[0].load = load;
@@ -238,7 +238,7 @@ fn the_rate_of_one_client_is_not_told_of_a_queue() {
             let latencies = kinds.map(latency).into();
             let cells = [("randread-psync-1-4k", "1"), ("randread-libaio-32-4k", "32")];
             let metrics = cells.map(|(name, depth)| figure(name, depth)).into();
-            record.load = Some(LoadReport { latencies, metrics, ..Default::default() });
+            record.load = Some(WorkloadReport { latencies, metrics, ..Default::default() });
         }
         let workload = analyse(&plan, &records, None).workloads.remove(0);
         let table = latencies(&workload, &plan);
@@ -259,7 +259,7 @@ fn what_must_be_known_first_is_a_warning_once() {
     for contender in &mut source.analysis.workloads[0].contenders {
         contender.notes = vec!["other work".into()];
     }
-    let warnings = |source: &Source| -> Vec<String> {
+    let warnings = |source: &ResultSource| -> Vec<String> {
         let said = answer(source).into_iter().filter_map(|block| match block {
             Block::Warning(text) => Some(text),
             _ => None,
@@ -330,7 +330,7 @@ fn several_loads_have_one_overview_and_a_line_each() {
 fn a_flood_of_warnings_is_counted_and_no_warning_stands_twice() {
     let plan = Plan::new(study(3).resolve(&Known::named(["ext4", "xfs", "btrfs"])).unwrap(), 1);
     let mut source = source(&plan, &records(&plan, |_| 1_000_000_000));
-    let outlived = |number: usize| Warning::of(Kind::Outlived, &format!("c{number}"), "it");
+    let outlived = |number: usize| Warning::of(WarningKind::Outlived, &format!("c{number}"), "it");
     source.analysis.workloads[0].warnings = (0..9).map(outlived).collect();
     let shown = document::terminal(&answer(&source), false);
     assert_eq!(shown.matches("Warning:").count(), WARNINGS_MAX, "{}", &*shown);
@@ -402,7 +402,7 @@ fn who_lost_data_is_said_first_and_wins_nothing_in_every_rendering() {
         assert!(rendering.contains("0.05 %"), "the bound of 0 of 6,000: {rendering}");
         assert!(rendering.contains("check violated"), "the trial itself: {rendering}");
     }
-    // Under several loads the overview says it too.
+    // Under several workloads the overview says it too.
     let mut text = study(3);
     let load = text.workloads.remove(0);
     let named = |name: &str| WorkloadText { name: Some(name.into()), ..load.clone() };
@@ -588,7 +588,7 @@ fn counts_are_told_where_times_decide_nothing() {
 
 #[test]
 fn a_part_that_is_told_apart_stands_below_its_load() {
-    use lab::load::{LoadReport, Metric, Unit};
+    use lab::workload::{Metric, Unit, WorkloadReport};
     let plan = Plan::new(study(4).resolve(&Known::named(["ext4", "xfs", "btrfs"])).unwrap(), 1);
     let mut all = records(&plan, |_| 1_000_000_000);
     for record in &mut all {
@@ -600,7 +600,7 @@ fn a_part_that_is_told_apart_stands_below_its_load() {
         let [unpack, delete] = if is_xfs { [2.0, 1.0] } else { [1.0, 2.0] };
         let parts = [("all phases", 3.0), ("unpack", unpack), ("delete", delete), ("walk", 1.0)];
         let metrics = parts.map(part).into();
-        record.load = Some(LoadReport { metrics, ..LoadReport::default() });
+        record.load = Some(WorkloadReport { metrics, ..WorkloadReport::default() });
     }
     let shown = screen(&plan, &all);
     assert!(row(&shown, "unpack")[2].starts_with("- 2.00"), "{shown}");
@@ -623,7 +623,7 @@ fn under_an_emulated_processor_the_answer_is_what_it_does_not_change() {
             record.phases[0].device = Some(delta);
         }
         let mut source = source(&plan, &all);
-        source.analysis.workloads[0].warnings.push(Warning::new(Kind::Emulated, "TCG"));
+        source.analysis.workloads[0].warnings.push(Warning::new(WarningKind::Emulated, "TCG"));
         document::terminal(&answer(&source), false).to_string()
     };
     let more = shown(9 << 20, |_| 2);
@@ -637,8 +637,8 @@ fn under_an_emulated_processor_the_answer_is_what_it_does_not_change() {
 
 #[test]
 fn contenders_with_different_numbers_of_nodes_are_compared_by_the_same_work() {
-    use lab::load::LoadReport;
     use lab::record::DeviceDelta;
+    use lab::workload::WorkloadReport;
     let contenders = ["one: ext4 on debian", "two: gfs2 on 2 debian"].map(String::from).into();
     let text = StudyText { contenders, ..study(3) };
     let plan = Plan::new(text.resolve(&Known::named(["ext4", "gfs2"])).unwrap(), 1);
@@ -649,10 +649,10 @@ fn contenders_with_different_numbers_of_nodes_are_compared_by_the_same_work() {
         let delta = DeviceDelta { written_bytes, flushes, ..DeviceDelta::default() };
         record.phases[0].device = Some(delta);
         let written_bytes = Some(nodes * (2 << 20));
-        record.load = Some(LoadReport { written_bytes, ..LoadReport::default() });
+        record.load = Some(WorkloadReport { written_bytes, ..WorkloadReport::default() });
     }
     let mut source = source(&plan, &all);
-    source.analysis.workloads[0].warnings.push(Warning::new(Kind::Emulated, "TCG"));
+    source.analysis.workloads[0].warnings.push(Warning::new(WarningKind::Emulated, "TCG"));
     let shown = document::terminal(&answer(&source), false).to_string();
     let said = "written per byte of the workload: the same; flushes per MiB: two more (1.25) than one (1).";
     assert!(shown.split_whitespace().collect::<Vec<_>>().join(" ").contains(said), "{shown}");

@@ -1,11 +1,11 @@
 //! Cost against benefit: what the time buys, in space or in bytes written to the device.
 
 use lab::analysis::ContenderAnalysis;
-use lab::load::Unit;
+use lab::workload::Unit;
 
-use super::{View, better, scale_of};
-use crate::chart::{Axis, Chart, Guide, Mark, Point, Series, extremes};
-use crate::source::Source;
+use super::{WorkloadView, better, scale_of};
+use crate::chart::{Axis, Chart, ChartSeries, Guide, Point, SeriesStyle, extremes};
+use crate::source::ResultSource;
 use crate::table::{Cell, Table};
 use crate::{tables, text};
 
@@ -29,7 +29,7 @@ const WRITTEN: Paid = Paid {
 };
 const SPACE: Paid =
     Paid { name: "space taken", unit: Unit::Bytes, of: |one| one.cost.space_taken_bytes };
-/// Of a load that runs for a time, whose amount of work differs.
+/// Of a workload that runs for a time, whose amount of work differs.
 const AMPLIFICATION: Paid = Paid {
     name: "device bytes written for each byte that the workload wrote",
     unit: Unit::Count,
@@ -38,14 +38,14 @@ const AMPLIFICATION: Paid = Paid {
 
 impl Paid {
     /// The values of the contenders that have one and a first metric, by their places.
-    fn values(self, view: &View<'_>) -> Vec<(usize, f64)> {
+    fn values(self, view: &WorkloadView<'_>) -> Vec<(usize, f64)> {
         let all = view.analysis.contenders.iter().enumerate();
         let all = all.filter(|(_, one)| !one.metrics.is_empty() && one.violation().is_none());
         all.filter_map(|(place, one)| Some((place, (self.of)(one)?))).collect()
     }
 
     /// How far they are apart.
-    fn spread(self, view: &View<'_>) -> f64 {
+    fn spread(self, view: &WorkloadView<'_>) -> f64 {
         let values = self.values(view);
         let ends = extremes(values.iter().map(|(_, value)| *value)).filter(|_| values.len() > 1);
         let few = if self.unit == Unit::Bytes { FEW_BYTES } else { 0.0 };
@@ -64,14 +64,14 @@ impl Paid {
 }
 
 /// What the contenders pay differently, writing before space. None where all pay the same.
-fn paid(view: &View<'_>) -> Option<Paid> {
+fn paid(view: &WorkloadView<'_>) -> Option<Paid> {
     let (_, unit) = view.primary()?;
     let written = if unit.more_is_better() { AMPLIFICATION } else { WRITTEN };
     [written, SPACE].into_iter().find(|paid| paid.spread(view) > APART)
 }
 
-/// The picture of a load: a symbol for each contender.
-pub fn of_load(view: &View<'_>) -> Option<Chart> {
+/// The picture of a workload: a symbol for each contender.
+pub fn of_workload(view: &WorkloadView<'_>) -> Option<Chart> {
     let (metric, unit) = view.primary().filter(|_| view.analysis.overhead.is_empty())?;
     let paid = paid(view)?;
     let values = paid.values(view);
@@ -93,7 +93,7 @@ pub fn of_load(view: &View<'_>) -> Option<Chart> {
         let text = format!("{}: {}, {} {}", contender.label, words[0], words[1], paid.name);
         let point = Point::at(median / size, value / paid_size, text)
             .between(ends.map(|ends| (ends.low / size, ends.high / size)));
-        series.push(Series { key: *place, mark: Mark::Interval, points: vec![point] });
+        series.push(ChartSeries { key: *place, mark: SeriesStyle::Interval, points: vec![point] });
         let [own, other] = words;
         let cells = [Cell::number(*median, own), Cell::number(*value, other)];
         numbers
@@ -123,13 +123,13 @@ pub fn of_load(view: &View<'_>) -> Option<Chart> {
     })
 }
 
-/// The picture of several loads: a symbol for each contender under each load, against the baseline.
-pub fn of_loads(source: &Source) -> Option<Chart> {
+/// The picture of several workloads: a symbol for each contender under each workload, against the baseline.
+pub fn of_workload(source: &ResultSource) -> Option<Chart> {
     let study = &source.plan.study;
     let baseline = source.plan.baseline_label();
-    let mut series: Vec<Series> = Vec::new();
+    let mut series: Vec<ChartSeries> = Vec::new();
     let mut numbers = Table::new(&["workload", "contender", "time", "written or taken"]);
-    for view in View::all(source).iter().filter(|view| view.analysis.overhead.is_empty()) {
+    for view in WorkloadView::all(source).iter().filter(|view| view.analysis.overhead.is_empty()) {
         let Some(paid) = paid(view) else { continue };
         let values = paid.values(view);
         let of_baseline = values.iter().find(|(place, _)| *place == study.baseline);
@@ -153,7 +153,9 @@ pub fn of_loads(source: &Source) -> Option<Chart> {
             let point = Point::at(time, much, words);
             match series.iter_mut().find(|one| one.key == key) {
                 Some(series) => series.points.push(point),
-                None => series.push(Series { key, mark: Mark::Dots, points: vec![point] }),
+                None => {
+                    series.push(ChartSeries { key, mark: SeriesStyle::Dots, points: vec![point] })
+                }
             }
             let number = |value: f64| Cell::number(value, text::ratio(value));
             let [load, contender] = [load, &one.contender].map(|name| Cell::from(name.as_str()));
@@ -164,7 +166,7 @@ pub fn of_loads(source: &Source) -> Option<Chart> {
     let axis = |title: String, of: fn(&Point) -> f64| {
         Axis::logarithmic(title, points().map(of).chain([1.0]), text::plain)
     };
-    // A single load is in its own picture.
+    // A single workload is in its own picture.
     if points().count() < 3 {
         return None;
     }
@@ -176,7 +178,7 @@ pub fn of_loads(source: &Source) -> Option<Chart> {
     Some(Chart {
         says: "Each symbol is one workload. Best is at the lower left. Upwards: bytes written by the device, or space taken where these do not differ.".into(),
         height: 320,
-        keys: keys.map(|(style, one)| crate::chart::Key::contender(&one.label, style)).collect(),
+        keys: keys.map(|(style, one)| crate::chart::LegendEntry::contender(&one.label, style)).collect(),
         series,
         guides,
         numbers,

@@ -1,12 +1,12 @@
 //! What the device did for each thing that was asked: amplification and flushes.
 
-use super::View;
-use crate::chart::{Axis, Chart, Guide, Mark, Point, Series};
+use super::WorkloadView;
+use crate::chart::{Axis, Chart, ChartSeries, Guide, Point, SeriesStyle};
 use crate::costs::flushes_per_operation;
 use crate::text;
 
 /// Device bytes written for each byte that the workload wrote.
-pub fn amplification(view: &View<'_>) -> Option<Chart> {
+pub fn amplification(view: &WorkloadView<'_>) -> Option<Chart> {
     let value = |contender: usize| view.analysis.contenders[contender].cost.write_amplification;
     let mut chart = bars(
         view,
@@ -20,8 +20,8 @@ pub fn amplification(view: &View<'_>) -> Option<Chart> {
     Some(chart)
 }
 
-/// Flushes of the device, for each operation where the load counts operations.
-pub fn flushes(view: &View<'_>) -> Option<Chart> {
+/// Flushes of the device, for each operation where the workload counts operations.
+pub fn flushes(view: &WorkloadView<'_>) -> Option<Chart> {
     let records = view.source.completed(&view.analysis.workload);
     let per_operation = |contender: usize| flushes_per_operation(&records[contender]);
     let contenders = 0..view.analysis.contenders.len();
@@ -44,7 +44,7 @@ pub fn flushes(view: &View<'_>) -> Option<Chart> {
 /// One bar a contender, whose numbers are in the table of costs; none where nothing was measured, or the same of
 /// all.
 fn bars(
-    view: &View<'_>,
+    view: &WorkloadView<'_>,
     id: &str,
     value: &dyn Fn(usize) -> Option<f64>,
     label: fn(f64) -> String,
@@ -60,7 +60,7 @@ fn bars(
     for (row, (contender, value)) in rows.iter().enumerate() {
         let words = format!("{}: {}", name(*contender), label(*value));
         let point = Point { low: Some(0.0), ..Point::at(*value, row as f64, words) };
-        series.push(Series { key: *contender, mark: Mark::Bars, points: vec![point] });
+        series.push(ChartSeries { key: *contender, mark: SeriesStyle::Bars, points: vec![point] });
     }
     let said: Vec<String> =
         rows.iter().map(|(row, value)| format!("{} {}", name(*row), label(*value))).collect();

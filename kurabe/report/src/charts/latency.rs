@@ -5,10 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use lab::load::{Latency, OVERALL_OPERATION};
+use lab::workload::{Latency, OVERALL_OPERATION};
 
-use super::View;
-use crate::chart::{Axis, Chart, Mark, Point, Series, Tick};
+use super::WorkloadView;
+use crate::chart::{Axis, Chart, ChartSeries, Point, SeriesStyle, Tick};
 use crate::histograms::{Bucket, MergedHistogram};
 use crate::table::{Cell, Table};
 use crate::text;
@@ -19,7 +19,7 @@ const POINTS_PER_NINE: usize = 16;
 const BINS_PER_DECADE: f64 = 16.0;
 
 /// The kinds of operation of a workload of which there are distributions, the overall one first.
-fn operations(view: &View<'_>) -> Vec<String> {
+fn operations(view: &WorkloadView<'_>) -> Vec<String> {
     let all = view.analysis.contenders.iter().flat_map(|contender| &contender.latencies);
     let all = all.filter(|latency| !latency.quantiles_ns.is_empty());
     let mut operations = text::distinct(all.map(|latency| latency.operation.clone()));
@@ -32,7 +32,7 @@ fn operations(view: &View<'_>) -> Vec<String> {
 }
 
 /// Percentiles of every kind of operation, and the density of all together.
-pub fn charts(view: &View<'_>) -> Vec<Chart> {
+pub fn charts(view: &WorkloadView<'_>) -> Vec<Chart> {
     let mut charts = Vec::new();
     for (place, operation) in operations(view).iter().enumerate() {
         charts.extend(percentiles(view, operation, place));
@@ -61,7 +61,7 @@ fn share_text(share: f64) -> String {
     format!("{} %", percent.trim_end_matches('0').trim_end_matches('.'))
 }
 
-fn percentiles(view: &View<'_>, operation: &str, place: usize) -> Option<Chart> {
+fn percentiles(view: &WorkloadView<'_>, operation: &str, place: usize) -> Option<Chart> {
     let mut series = Vec::new();
     let mut merged = true;
     for (key, contender) in view.analysis.contenders.iter().enumerate() {
@@ -83,7 +83,7 @@ fn percentiles(view: &View<'_>, operation: &str, place: usize) -> Option<Chart> 
             .iter()
             .map(|(share, ns)| Point::at(nines(*share), *ns, words(*share, *ns)))
             .collect();
-        series.push(Series { key, mark: Mark::Line, points });
+        series.push(ChartSeries { key, mark: SeriesStyle::Line, points });
     }
     let last = series.iter().flat_map(|s| s.points.last()).map(|p| p.x).fold(0.5, f64::max);
     let values = series.iter().flat_map(|series| &series.points).map(|point| point.y);
@@ -134,7 +134,7 @@ fn curve_of_record(latency: &Latency) -> Vec<(f64, f64)> {
 }
 
 /// How the latencies are spread, on a logarithmic axis.
-fn density(view: &View<'_>, operation: &str) -> Option<Chart> {
+fn density(view: &WorkloadView<'_>, operation: &str) -> Option<Chart> {
     let mut series = Vec::new();
     let mut numbers = Table::new(&["contender", "most often", "share of the operations there"]);
     for (key, contender) in view.analysis.contenders.iter().enumerate() {
@@ -153,7 +153,7 @@ fn density(view: &View<'_>, operation: &str) -> Option<Chart> {
             let words = format!("{label}: {percent:.2} % around {}", text::time(*ns));
             Point::at(*ns, *percent, words)
         });
-        series.push(Series { key, mark: Mark::Line, points: points.collect() });
+        series.push(ChartSeries { key, mark: SeriesStyle::Line, points: points.collect() });
         let highest = bins.iter().max_by(|one, other| one.1.total_cmp(&other.1))?;
         numbers.rows.push(vec![
             label.as_str().into(),
@@ -206,7 +206,7 @@ fn bins_of(buckets: impl Iterator<Item = Bucket>) -> Vec<(f64, f64)> {
 
 #[cfg(test)]
 mod tests {
-    use lab::load::QUANTILES;
+    use lab::workload::QUANTILES;
 
     use super::*;
 

@@ -1,13 +1,13 @@
 //! Where the bytes went: what each layer of a stack was asked to write, as bars from the workload down to the device.
 
-use lab::load::Unit;
+use lab::workload::Unit;
 
-use super::{View, scale_of};
-use crate::chart::{Axis, Chart, Mark, Point, Series};
+use super::{WorkloadView, scale_of};
+use crate::chart::{Axis, Chart, ChartSeries, Point, SeriesStyle};
 use crate::{layers, text};
 
 /// A bar for each step of each contender; absent where no contender has block layers.
-pub fn bytes(view: &View<'_>) -> Option<Chart> {
+pub fn bytes(view: &WorkloadView<'_>) -> Option<Chart> {
     let records = view.source.completed(&view.analysis.workload);
     records.iter().flatten().find(|record| !record.layers.is_empty())?;
     let steps = view.ranked().into_iter().flat_map(|place| {
@@ -28,7 +28,7 @@ pub fn bytes(view: &View<'_>) -> Option<Chart> {
             low: Some(0.0),
             ..Point::at(written / size, row as f64, format!("{says}: {}", text::bytes(*written)))
         });
-        Series { key, mark: Mark::Bars, points: points.collect() }
+        ChartSeries { key, mark: SeriesStyle::Bars, points: points.collect() }
     };
     Some(Chart {
         says: "What each step of a stack was asked to write during the run and its sync, medians of the runs: the workload's own bytes come first, the device's last. Where a bar is longer than the one above it, that layer wrote more than it was given.".into(),

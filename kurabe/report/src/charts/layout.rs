@@ -3,11 +3,11 @@
 
 use lab::record::{LAYOUT_WHOLE as WHOLE, Layout};
 
-use super::View;
-use crate::chart::{Axis, Chart, Mark, Point, Series, Tick};
+use super::WorkloadView;
+use crate::chart::{Axis, Chart, ChartSeries, Point, SeriesStyle, Tick};
 
 /// How some files of a contender lie.
-pub struct Lying<'a> {
+pub struct LayoutRow<'a> {
     /// The contender's place in the study.
     pub key: usize,
     /// Its label.
@@ -22,8 +22,8 @@ pub struct Lying<'a> {
 const POINTS_MAX: usize = 350;
 
 /// The picture; none where no file has a place of its own.
-pub fn map(view: &View<'_>, all: &[Lying<'_>]) -> Option<Chart> {
-    let shown: Vec<&Lying<'_>> = all.iter().filter(|one| !one.layout.map.is_empty()).collect();
+pub fn map(view: &WorkloadView<'_>, all: &[LayoutRow<'_>]) -> Option<Chart> {
+    let shown: Vec<&LayoutRow<'_>> = all.iter().filter(|one| !one.layout.map.is_empty()).collect();
     if shown.is_empty() {
         return None;
     }
@@ -37,7 +37,11 @@ pub fn map(view: &View<'_>, all: &[Lying<'_>]) -> Option<Chart> {
             let text = format!("{}: {at:.1} % of the device", one.label);
             Point::at(at, row as f64 - 0.4 + 0.8 * order / 100.0, text)
         });
-        series.push(Series { key: one.key, mark: Mark::Dots, points: points.collect() });
+        series.push(ChartSeries {
+            key: one.key,
+            mark: SeriesStyle::Dots,
+            points: points.collect(),
+        });
         let files = if one.which.starts_with("that aged") { "aged" } else { "new files" };
         rows.push(format!("{}: {files}", one.label));
     }

@@ -4,16 +4,16 @@
 use std::collections::BTreeSet;
 
 use lab::analysis::{Comparison, WorkloadAnalysis};
-use lab::load::{Axes, BLOCK_SIZE_AXIS, DEPTH_AXIS, ENGINE_AXIS, OPERATION_AXIS};
 use lab::quantity::size_text;
 use lab::statistics::BOUND_MAX;
 use lab::words::{ratio, ratio_with_interval};
+use lab::workload::{Axes, BLOCK_SIZE_AXIS, DEPTH_AXIS, ENGINE_AXIS, OPERATION_AXIS};
 
-use super::View;
+use super::WorkloadView;
 use crate::chart::{self, Axis, Chart, Guide, Point, Tick};
 use crate::heat::{HeatCell, HeatMap};
 use crate::quotient::too_few_explained;
-use crate::svg::Place;
+use crate::svg::SvgDestination;
 use crate::table::{Cell, Table};
 use crate::text::{counted, distinct, plain};
 
@@ -46,7 +46,7 @@ impl Against<'_> {
     }
 }
 
-/// The cells of all contenders; none for another load, and where the bare device is no contender.
+/// The cells of all contenders; none for another workload, and where the bare device is no contender.
 fn matrix(workload: &WorkloadAnalysis) -> Vec<Against<'_>> {
     let cells = workload.overhead.iter().filter_map(|compared| {
         let axes = workload.axes(&compared.metric)?;
@@ -80,8 +80,8 @@ fn cell_at<'a>(
 }
 
 /// The maps, one a contender, or one with a column for each contender where there is one block size;
-/// none for another load.
-pub fn maps(view: &View<'_>) -> Vec<HeatMap> {
+/// none for another workload.
+pub fn maps(view: &WorkloadView<'_>) -> Vec<HeatMap> {
     let cells = matrix(view.analysis);
     let Some(raw) = cells.first().map(|one| &one.compared.baseline) else { return Vec::new() };
     let labels = distinct(cells.iter().map(|one| one.compared.contender.as_str()));
@@ -209,13 +209,13 @@ pub fn explained(workload: &WorkloadAnalysis) -> String {
 }
 
 /// The maps as pictures of their own: names of files, and SVG.
-pub fn pictures(view: &View<'_>) -> Vec<(String, String)> {
+pub fn pictures(view: &WorkloadView<'_>) -> Vec<(String, String)> {
     let maps = maps(view).into_iter();
-    maps.map(|map| (format!("{}.svg", map.id), map.draw(Place::File))).collect()
+    maps.map(|map| (format!("{}.svg", map.id), map.draw(SvgDestination::File))).collect()
 }
 
 /// The curves: one chart for each pattern and queue, how fast by block size.
-pub fn curves(view: &View<'_>) -> Vec<Chart> {
+pub fn curves(view: &WorkloadView<'_>) -> Vec<Chart> {
     let cells = matrix(view.analysis);
     let (rows, sizes) = (distinct(cells.iter().map(|one| one.row.as_str())), sizes(&cells));
     if sizes.len() < 2 {
@@ -226,7 +226,7 @@ pub fn curves(view: &View<'_>) -> Vec<Chart> {
 }
 
 fn curve(
-    view: &View<'_>,
+    view: &WorkloadView<'_>,
     cells: &[Against<'_>],
     sizes: &[u64],
     row: &str,

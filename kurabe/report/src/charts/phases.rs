@@ -1,14 +1,14 @@
 //! Where the time goes: the phases as stacked bars.
 
-use lab::load::Unit;
 use lab::record::Phase;
+use lab::workload::Unit;
 
-use super::{View, scale_of};
-use crate::chart::{Axis, Chart, Key, Mark, Point, Series};
+use super::{WorkloadView, scale_of};
+use crate::chart::{Axis, Chart, ChartSeries, LegendEntry, Point, SeriesStyle};
 use crate::text;
 
 /// The medians of the phases, one bar a contender.
-pub fn stacked(view: &View<'_>) -> Option<Chart> {
+pub fn stacked(view: &WorkloadView<'_>) -> Option<Chart> {
     let rows: Vec<usize> = view
         .ranked()
         .into_iter()
@@ -50,10 +50,10 @@ pub fn stacked(view: &View<'_>) -> Option<Chart> {
                 )
             });
         }
-        series.push(Series { key, mark: Mark::Bars, points });
+        series.push(ChartSeries { key, mark: SeriesStyle::Bars, points });
     }
     let labels = rows.iter().map(|row| view.analysis.contenders[*row].label.as_str());
-    let keys = present.iter().map(|phase| Key {
+    let keys = present.iter().map(|phase| LegendEntry {
         name: phase.name().into(),
         style: style_of(*phase),
         group: "phase",

@@ -3,12 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use lab::load::Unit;
 use lab::record::Record;
+use lab::workload::Unit;
 use serde::Deserialize;
 
-use super::{View, scale_of};
-use crate::chart::{Axis, Chart, Key, Mark, Point, Series};
+use super::{WorkloadView, scale_of};
+use crate::chart::{Axis, Chart, ChartSeries, LegendEntry, Point, SeriesStyle};
 use crate::table::{Cell, Table};
 use crate::text;
 
@@ -105,7 +105,7 @@ fn picture_of(record: &Record) -> Option<&serde_json::Value> {
 }
 
 /// The first record of each contender that has a picture: its place, its label, and the picture.
-fn pictures<'a>(view: &View<'a>) -> Vec<(usize, &'a str, Picture)> {
+fn pictures<'a>(view: &WorkloadView<'a>) -> Vec<(usize, &'a str, Picture)> {
     let contenders = view.analysis.contenders.iter().enumerate();
     let found = contenders.filter_map(|(place, contender)| {
         let mut records = view.source.records.iter().filter(|record| {
@@ -120,7 +120,7 @@ fn pictures<'a>(view: &View<'a>) -> Vec<(usize, &'a str, Picture)> {
 }
 
 /// The pictures, on equal axes.
-pub fn charts(view: &View<'_>) -> Vec<Chart> {
+pub fn charts(view: &WorkloadView<'_>) -> Vec<Chart> {
     let pictures = pictures(view);
     let end_ns = pictures.iter().map(|(.., one)| one.length_ns()).fold(0.0, f64::max);
     let end_bytes = pictures.iter().map(|(.., one)| one.device_bytes).max().unwrap_or(0) as f64;
@@ -163,7 +163,7 @@ fn picture(id: String, label: &str, one: &Picture, end_ns: f64, end_bytes: f64) 
                 format!("{label}: {bytes} {what} at {at:.2} {time}, {position:.2} {size}"),
             )
         });
-        Series { key, mark: Mark::Dots, points: points.collect() }
+        ChartSeries { key, mark: SeriesStyle::Dots, points: points.collect() }
     });
     let names = ["read", "written", "metadata", "journal"];
     let keys = names.into_iter().enumerate().filter(|(style, _)| is_shown(*style));
@@ -177,7 +177,9 @@ fn picture(id: String, label: &str, one: &Picture, end_ns: f64, end_bytes: f64) 
             text::bytes(one.mean_distance_bytes as f64),
             text::counted(one.flushes as usize, "flush request"),
         ),
-        keys: keys.map(|(style, name)| Key { name: name.into(), style, group: "access" }).collect(),
+        keys: keys
+            .map(|(style, name)| LegendEntry { name: name.into(), style, group: "access" })
+            .collect(),
         series: series.collect(),
         numbers: histograms(one),
         ..Chart::new(
@@ -207,7 +209,7 @@ fn histograms(one: &Picture) -> Table {
 }
 
 /// How each contender used the disk. None where none was traced or modelled.
-pub fn table(view: &View<'_>) -> Option<Table> {
+pub fn table(view: &WorkloadView<'_>) -> Option<Table> {
     let pictures = pictures(view);
     let mut table = Table::new(&[
         "contender",
@@ -246,7 +248,7 @@ pub fn table(view: &View<'_>) -> Option<Table> {
 }
 
 /// Whether the contenders used the disk alike. None of fewer than two.
-pub fn fairness(view: &View<'_>) -> Option<String> {
+pub fn fairness(view: &WorkloadView<'_>) -> Option<String> {
     let pictures: Vec<Picture> = pictures(view).into_iter().map(|(.., one)| one).collect();
     (pictures.len() > 1).then(|| say_alike(&pictures))
 }

@@ -2,12 +2,12 @@
 //! load acknowledged, what was flushed, and the cuts after which something was lost, on the disk and on one that ignores
 //! flushes.
 
-use super::{View, scale_of};
-use crate::chart::{Axis, Chart, Key, Mark, Point, Series, Tick};
+use super::{WorkloadView, scale_of};
+use crate::chart::{Axis, Chart, ChartSeries, LegendEntry, Point, SeriesStyle, Tick};
 use crate::table::{Cell, Table};
 use crate::text;
-use lab::load::Unit;
 use lab::record::Timeline;
+use lab::workload::Unit;
 
 /// Marks of a row that are drawn at the most: more lie on one another.
 const MARKS_MAX: u64 = 300;
@@ -71,12 +71,16 @@ pub fn verdicts(id: String, cuts: &[Cuts]) -> Option<Chart> {
     let x = Axis::named("states after a power cut, %", (0.0, STRIP_END), {
         [0.0, 25.0, 50.0, 75.0, 100.0].map(|at| Tick { at, text: format!("{at:.0}") }).into()
     });
-    let series = [(0, Mark::Bars, held), (1, Mark::Bars, lost), (0, Mark::Label, words)];
-    let series = series.map(|(key, mark, points)| Series { key, mark, points });
+    let series = [
+        (0, SeriesStyle::Bars, held),
+        (1, SeriesStyle::Bars, lost),
+        (0, SeriesStyle::Label, words),
+    ];
+    let series = series.map(|(key, mark, points)| ChartSeries { key, mark, points });
     Some(Chart {
         says: "The share of the states after a power cut in which the check found everything that was acknowledged as durable.".into(),
         height: 84 + 30 * cuts.len() as u32,
-        keys: keys.map(|(name, style)| Key { name: name.into(), style, group: "state" }).into(),
+        keys: keys.map(|(name, style)| LegendEntry { name: name.into(), style, group: "state" }).into(),
         series: series.into_iter().filter(|one| !one.points.is_empty()).collect(),
         numbers,
         ..Chart::new(
@@ -88,8 +92,8 @@ pub fn verdicts(id: String, cuts: &[Cuts]) -> Option<Chart> {
     })
 }
 
-/// The strip of verdicts of a load, from all trials whose power was cut.
-pub fn of_load(view: &View<'_>) -> Option<Chart> {
+/// The strip of verdicts of a workload, from all trials whose power was cut.
+pub fn of_workload(view: &WorkloadView<'_>) -> Option<Chart> {
     let of = |label: &str| {
         let is_of = |record: &&lab::record::Record| {
             record.workload == view.analysis.workload && record.contender.label == label
@@ -117,7 +121,7 @@ pub fn of_load(view: &View<'_>) -> Option<Chart> {
 }
 
 /// The timeline of each contender of which the power was cut.
-pub fn timelines(view: &View<'_>) -> Vec<Chart> {
+pub fn timelines(view: &WorkloadView<'_>) -> Vec<Chart> {
     let contenders = view.analysis.contenders.iter().enumerate();
     let strips = contenders.filter_map(|(key, contender)| {
         let is_of = |record: &&lab::record::Record| {
@@ -130,12 +134,12 @@ pub fn timelines(view: &View<'_>) -> Vec<Chart> {
     strips.collect()
 }
 
-fn strip(view: &View<'_>, key: usize, label: &str, timeline: &Timeline) -> Chart {
+fn strip(view: &WorkloadView<'_>, key: usize, label: &str, timeline: &Timeline) -> Chart {
     let rows = [
-        ("acknowledged", Mark::Dots, &timeline.acknowledged_ns),
-        ("flushed", Mark::Dots, &timeline.flushed_ns),
-        ("lost after a cut", Mark::CrossedRing, &timeline.violated_ns),
-        ("lost, flushes ignored", Mark::SmallRing, &timeline.control_violated_ns),
+        ("acknowledged", SeriesStyle::Dots, &timeline.acknowledged_ns),
+        ("flushed", SeriesStyle::Dots, &timeline.flushed_ns),
+        ("lost after a cut", SeriesStyle::CrossedRing, &timeline.violated_ns),
+        ("lost, flushes ignored", SeriesStyle::SmallRing, &timeline.control_violated_ns),
     ];
     let (unit, size) = scale_of(Unit::Nanoseconds, timeline.length_ns as f64);
     let mut numbers = Table::new(&["what", "count", "first", "last"]);
@@ -152,7 +156,7 @@ fn strip(view: &View<'_>, key: usize, label: &str, timeline: &Timeline) -> Chart
             let at = time as f64 / size;
             Point::at(at, row as f64, format!("{label}: {what} at {at:.2} {unit}"))
         });
-        series.push(Series { key, mark: *mark, points: points.collect() });
+        series.push(ChartSeries { key, mark: *mark, points: points.collect() });
     }
     // Results of before do not say how many were tried.
     let cuts = |violated: &[u64], tried| match tried {

@@ -7,9 +7,11 @@ use lab::contender::Contender;
 use lab::record::Record;
 use lab::words::{TOO_WIDE, is_telling};
 
-use super::{View, scale_of};
-use crate::chart::{Axis, Chart, Guide, Key, Mark, Point, Series, Sign, aside};
-use crate::source::{Source, value_of};
+use super::{WorkloadView, scale_of};
+use crate::chart::{
+    Axis, Chart, ChartSeries, Guide, LegendEntry, Point, SeriesStyle, Sign, row_offset,
+};
+use crate::source::{ResultSource, value_of};
 use crate::table::{Cell, Table, Tone};
 use crate::{quotient, tables, text};
 
@@ -17,7 +19,7 @@ use crate::{quotient, tables, text};
 const METRICS_MAX: usize = 14;
 
 /// The paired ratios of the most important figure.
-pub fn against_baseline(view: &View<'_>) -> Option<Chart> {
+pub fn against_baseline(view: &WorkloadView<'_>) -> Option<Chart> {
     let study = &view.source.plan.study;
     let baseline = study.contenders[study.baseline].label.as_str();
     let (metric, unit) = view.primary()?;
@@ -46,16 +48,24 @@ pub fn against_baseline(view: &View<'_>) -> Option<Chart> {
         let dots = pairs.iter().enumerate().map(|(place, (block, ratio))| {
             let cost = if unit.more_is_better() { ratio.recip() } else { *ratio };
             let text = format!("{label}, round {}: {}", block + 1, text::ratio(cost));
-            Point::at(cost, row as f64 + aside(place) + 0.2, text)
+            Point::at(cost, row as f64 + row_offset(place) + 0.2, text)
         });
-        series.push(Series { key: *contender, mark: Mark::Dots, points: dots.collect() });
+        series.push(ChartSeries {
+            key: *contender,
+            mark: SeriesStyle::Dots,
+            points: dots.collect(),
+        });
         if let Some(comparison) = found
             && let Some(cost) = comparison.cost()
         {
             let words = format!("{label}: {}", estimate_text(comparison));
             let point =
                 Point::at(cost, row as f64 - 0.14, words.clone()).between(comparison.cost_ends());
-            series.push(Series { key: *contender, mark: Mark::Interval, points: vec![point] });
+            series.push(ChartSeries {
+                key: *contender,
+                mark: SeriesStyle::Interval,
+                points: vec![point],
+            });
             said.push(words);
             numbers.rows.push(comparison_row(label, comparison));
         }
@@ -78,8 +88,8 @@ pub fn against_baseline(view: &View<'_>) -> Option<Chart> {
     })
 }
 
-/// All loads in one picture: the primary metric of each.
-pub fn overview(source: &Source) -> Option<Chart> {
+/// All workloads in one picture: the primary metric of each.
+pub fn overview(source: &ResultSource) -> Option<Chart> {
     let rows = source.analysis.workloads.iter().map(|workload| {
         let compared = tables::primary_comparisons(workload).collect();
         (workload.workload.as_str(), compared)
@@ -87,8 +97,8 @@ pub fn overview(source: &Source) -> Option<Chart> {
     cost_chart(source, "overview".into(), "workload", rows.collect())
 }
 
-/// The metrics of a load that has several.
-pub fn every_metric(view: &View<'_>) -> Option<Chart> {
+/// The metrics of a workload that has several.
+pub fn every_metric(view: &WorkloadView<'_>) -> Option<Chart> {
     let known = view.analysis.comparisons.iter().filter(|one| one.ratio.is_some());
     let names = text::distinct(known.map(|one| one.metric.as_str()));
     // One alone is in the chart of the ranking, and a matrix has maps of its own.
@@ -101,10 +111,10 @@ pub fn every_metric(view: &View<'_>) -> Option<Chart> {
     cost_chart(view.source, view.id("metrics"), "metric", rows)
 }
 
-/// The cost of each contender relative to the baseline, with its interval: a row for each load
+/// The cost of each contender relative to the baseline, with its interval: a row for each workload
 /// or metric, whether of it less is better or more.
 fn cost_chart(
-    source: &Source,
+    source: &ResultSource,
     id: String,
     what: &str,
     rows: Vec<(&str, Vec<&Comparison>)>,
@@ -112,30 +122,30 @@ fn cost_chart(
     let study = &source.plan.study;
     let baseline = study.contenders[study.baseline].label.as_str();
     let others = study.contenders.len().saturating_sub(1).max(1);
-    let mut series: Vec<Series> = Vec::new();
+    let mut series: Vec<ChartSeries> = Vec::new();
     let mut numbers = Table::new(&[what, "contender", "cost", "from", "to", "verdict", "rounds"]);
     for (row, (name, compared)) in rows.iter().enumerate() {
         for (place, comparison) in compared.iter().enumerate() {
             let Some(cost) = comparison.cost() else { continue };
             let is_it = |contender: &Contender| contender.label == comparison.contender;
             let Some(key) = study.contenders.iter().position(is_it) else { continue };
-            let aside = (place as f64 + 0.5) / others as f64 - 0.5;
+            let row_offset = (place as f64 + 0.5) / others as f64 - 0.5;
             let words = format!("{name}, {}: {}", comparison.contender, estimate_text(comparison));
             let ends = comparison.cost_ends();
             // An interval that tells nothing would press all others together.
             let ends = ends.filter(|(low, high)| is_telling(*low, *high));
-            let point = Point::at(cost, row as f64 + aside * 0.7, words).between(ends);
+            let point = Point::at(cost, row as f64 + row_offset * 0.7, words).between(ends);
             let mark = match tables::tone_of(&comparison.verdict) {
-                Tone::Uncertain => Mark::Hollow,
-                _ => Mark::Interval,
+                Tone::Uncertain => SeriesStyle::Hollow,
+                _ => SeriesStyle::Interval,
             };
-            let is_like = |one: &Series| {
+            let is_like = |one: &ChartSeries| {
                 let has_ends = one.points.iter().any(|point| point.low.is_some());
                 one.key == key && one.mark == mark && has_ends == ends.is_some()
             };
             match series.iter_mut().find(|one| is_like(one)) {
                 Some(series) => series.points.push(point),
-                None => series.push(Series { key, mark, points: vec![point] }),
+                None => series.push(ChartSeries { key, mark, points: vec![point] }),
             }
             let mut cells = vec![Cell::from(*name)];
             cells.extend(comparison_row(&comparison.contender, comparison));
@@ -143,16 +153,18 @@ fn cost_chart(
         }
     }
     let x = Axis::of_ratios(format!("cost relative to {baseline}"), &series)?;
-    let is_open = series.iter().any(|one| one.mark == Mark::Hollow);
+    let is_open = series.iter().any(|one| one.mark == SeriesStyle::Hollow);
     let keys = study.contenders.iter().enumerate();
     Some(Chart {
         says: "To the right: slower. The lines are the intervals.".into(),
         height: 84 + rows.len() as u32 * (18 + 13 * others as u32),
-        keys: keys.map(|(style, contender)| Key::contender(&contender.label, style)).collect(),
+        keys: keys
+            .map(|(style, contender)| LegendEntry::contender(&contender.label, style))
+            .collect(),
         series,
         guides: Guide::of_ratios(baseline, study.same_within),
         signs: if is_open {
-            vec![Sign { mark: Mark::Hollow, text: "in outline: inconclusive".into() }]
+            vec![Sign { mark: SeriesStyle::Hollow, text: "in outline: inconclusive".into() }]
         } else {
             Vec::new()
         },
@@ -167,7 +179,7 @@ fn cost_chart(
 }
 
 /// The most important figure in the order of the blocks, where a drift of the machine shows.
-pub fn over_blocks(view: &View<'_>) -> Option<Chart> {
+pub fn over_blocks(view: &WorkloadView<'_>) -> Option<Chart> {
     let (metric, unit) = view.primary()?;
     let records = view.source.completed(&view.analysis.workload);
     let values = |records: &[&Record]| -> Vec<(u32, u32, f64)> {
@@ -195,7 +207,7 @@ pub fn over_blocks(view: &View<'_>) -> Option<Chart> {
             );
             Point::at(f64::from(block + 1), value / size, words)
         });
-        series.push(Series { key, mark: Mark::Steps, points: points.collect() });
+        series.push(ChartSeries { key, mark: SeriesStyle::Steps, points: points.collect() });
     }
     let mut x = Axis::linear("round", 0.7, f64::from(last) + 1.3);
     x.ticks.retain(|tick| tick.at.fract() == 0.0);

@@ -1,14 +1,14 @@
 //! Every run as a dot, in the unit of what was measured, with the median and its interval.
 
-use lab::load::Unit;
 use lab::record::{Record, TIME_METRIC};
+use lab::workload::Unit;
 
-use super::{View, better, scale_of};
-use crate::chart::{Axis, Chart, Mark, Point, Series, aside, extremes};
-use crate::source::{Source, value_of};
+use super::{WorkloadView, better, scale_of};
+use crate::chart::{Axis, Chart, ChartSeries, Point, SeriesStyle, extremes, row_offset};
+use crate::source::{ResultSource, value_of};
 use crate::{tables, text};
 
-/// Dots of a contender under a load at the most; of more runs the means of the rounds are drawn.
+/// Dots of a contender under a workload at the most; of more runs the means of the rounds are drawn.
 const DOTS_MAX: usize = 120;
 /// The axis is logarithmic where the largest value is more than so many times the smallest.
 pub(super) const LINEAR_SPREAD_MAX: f64 = 20.0;
@@ -45,9 +45,9 @@ fn runs_of(records: &[&Record], metric: &str) -> (Vec<Run>, bool) {
     }
 }
 
-/// A row of a picture: the runs of a contender under a load.
+/// A row of a picture: the runs of a contender under a workload.
 struct Row {
-    /// Whose it is, for a reader: the contender, with the load where the picture has several.
+    /// Whose it is, for a reader: the contender, with the workload where the picture has several.
     name: String,
     key: usize,
     /// Where it lies on the vertical axis, and how much room it has there.
@@ -58,13 +58,13 @@ struct Row {
     median: Option<(f64, Option<(f64, f64)>)>,
 }
 
-/// The pictures of a result: one for a load; of several loads one for all that are measured in the same unit.
-pub fn every(source: &Source) -> Vec<Chart> {
-    let views = View::all(source);
+/// The pictures of a result: one for a workload; of several workloads one for all that are measured in the same unit.
+pub fn every(source: &ResultSource) -> Vec<Chart> {
+    let views = WorkloadView::all(source);
     if let [view] = views.as_slice() {
-        return of_load(view).into_iter().collect();
+        return of_workload(view).into_iter().collect();
     }
-    let mut groups: Vec<(Unit, Vec<&View<'_>>)> = Vec::new();
+    let mut groups: Vec<(Unit, Vec<&WorkloadView<'_>>)> = Vec::new();
     for view in views.iter().filter(|view| view.analysis.overhead.is_empty()) {
         let Some((_, unit)) = view.primary() else { continue };
         match groups.iter_mut().find(|group| group.0 == unit) {
@@ -73,11 +73,11 @@ pub fn every(source: &Source) -> Vec<Chart> {
         }
     }
     let groups = groups.iter().enumerate();
-    groups.filter_map(|(place, (unit, views))| of_loads(source, views, *unit, place)).collect()
+    groups.filter_map(|(place, (unit, views))| of_workload(source, views, *unit, place)).collect()
 }
 
 /// The picture of one load: a row for each contender. None for a matrix, whose maps show more.
-pub fn of_load(view: &View<'_>) -> Option<Chart> {
+pub fn of_workload(view: &WorkloadView<'_>) -> Option<Chart> {
     let (metric, unit) = view.primary().filter(|_| view.analysis.overhead.is_empty())?;
     let mut means = false;
     let mut rows = Vec::new();
@@ -94,8 +94,13 @@ pub fn of_load(view: &View<'_>) -> Option<Chart> {
     Some(Chart { legend: false, keys: view.keys(), ..chart })
 }
 
-/// The picture of the loads of a unit: a row for each load, in it a line for each contender.
-fn of_loads(source: &Source, views: &[&View<'_>], unit: Unit, place: usize) -> Option<Chart> {
+/// The picture of the workloads of a unit: a row for each workload, in it a line for each contender.
+fn of_workload(
+    source: &ResultSource,
+    views: &[&WorkloadView<'_>],
+    unit: Unit,
+    place: usize,
+) -> Option<Chart> {
     let contenders = source.plan.study.contenders.len().max(1);
     let (mut means, mut rows) = (false, Vec::new());
     for (load, view) in views.iter().enumerate() {
@@ -118,7 +123,7 @@ fn of_loads(source: &Source, views: &[&View<'_>], unit: Unit, place: usize) -> O
     Some(Chart { keys: views.first()?.keys(), ..chart })
 }
 
-fn row_of(view: &View<'_>, key: usize, name: String) -> (Option<Row>, bool) {
+fn row_of(view: &WorkloadView<'_>, key: usize, name: String) -> (Option<Row>, bool) {
     let Some((metric, _)) = view.primary() else { return (None, false) };
     let records = view.source.completed(&view.analysis.workload);
     let (runs, are_means) = runs_of(&records[key], metric);
@@ -132,7 +137,7 @@ fn row_of(view: &View<'_>, key: usize, name: String) -> (Option<Row>, bool) {
 }
 
 /// What the line through a median is: as the head of the table has it.
-fn line_of(views: &[&View<'_>]) -> &'static str {
+fn line_of(views: &[&WorkloadView<'_>]) -> &'static str {
     let contenders = views.iter().flat_map(|view| &view.analysis.contenders);
     let summaries = contenders.filter_map(|one| Some(&one.metrics.first()?.summary));
     if tables::brackets(summaries) == tables::MIN_MAX {
@@ -159,15 +164,19 @@ fn draw(
             let run_text = run.place.map_or(String::new(), |place| format!(", run {place}"));
             let value = text::figure(run.value, unit);
             let words = format!("{}, round {}{run_text}: {value}", row.name, run.round);
-            Point::at(run.value / size, row.at + row.room * (0.17 + aside(place)), words)
+            Point::at(run.value / size, row.at + row.room * (0.17 + row_offset(place)), words)
         });
-        series.push(Series { key: row.key, mark: Mark::Dots, points: dots.collect() });
+        series.push(ChartSeries { key: row.key, mark: SeriesStyle::Dots, points: dots.collect() });
         if let Some((median, ends)) = row.median {
             let words = text::figure_with_interval(median, ends, unit);
             let words = format!("{}: median {words}", row.name);
             let point = Point::at(median / size, row.at - row.room * 0.17, words)
                 .between(ends.map(|(low, high)| (low / size, high / size)));
-            series.push(Series { key: row.key, mark: Mark::Interval, points: vec![point] });
+            series.push(ChartSeries {
+                key: row.key,
+                mark: SeriesStyle::Interval,
+                points: vec![point],
+            });
         }
     }
     let title = format!("{metric}, {unit_name} ({})", better(unit));

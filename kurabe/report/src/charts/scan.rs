@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 
 use lab::analysis::ContenderAnalysis;
-use lab::load::{OVERALL_OPERATION, Unit};
+use lab::workload::{OVERALL_OPERATION, Unit};
 
 use super::runs::LINEAR_SPREAD_MAX;
-use super::{View, better, scale_of};
-use crate::chart::{Axis, Chart, Mark, Point, Series, Tick, extremes};
-use crate::source::Source;
+use super::{WorkloadView, better, scale_of};
+use crate::chart::{Axis, Chart, ChartSeries, Point, SeriesStyle, Tick, extremes};
+use crate::source::ResultSource;
 use crate::table::{Cell, Table};
 use crate::{quotient, tables, text};
 
@@ -25,7 +25,7 @@ struct Scan<'a> {
     parameter: &'a str,
     /// The other parameters, which are the same in all of them.
     fixed: BTreeMap<&'a str, &'a str>,
-    points: Vec<(f64, &'a View<'a>)>,
+    points: Vec<(f64, &'a WorkloadView<'a>)>,
 }
 
 /// What is drawn: a metric, or the 99th percentile of a kind of operation.
@@ -38,15 +38,15 @@ enum Figure<'a> {
 type Value = (f64, Option<(f64, f64)>);
 
 /// The curves of a result: for each number that was scanned, and each figure.
-pub fn charts(source: &Source) -> Vec<Chart> {
-    let views = View::all(source);
+pub fn charts(source: &ResultSource) -> Vec<Chart> {
+    let views = WorkloadView::all(source);
     let scans = scans(&views);
     let drawn = scans.iter().flat_map(|scan| figures(scan).into_iter().map(move |one| (scan, one)));
     let drawn = drawn.enumerate();
     drawn.filter_map(|(place, (scan, figure))| draw(scan, &figure, place)).collect()
 }
 
-fn scans<'a>(views: &'a [View<'a>]) -> Vec<Scan<'a>> {
+fn scans<'a>(views: &'a [WorkloadView<'a>]) -> Vec<Scan<'a>> {
     let mut scans: Vec<Scan<'a>> = Vec::new();
     for view in views {
         let parameters = &view.source.plan.study.workloads[view.index].parameters;
@@ -151,7 +151,7 @@ fn draw(scan: &Scan<'_>, figure: &Figure<'_>, place: usize) -> Option<Chart> {
         if let [one, .., other] = points.as_slice() {
             said.push(format!("{}; {}", one.text, other.text));
         }
-        series.push(Series { key, mark: Mark::Steps, points });
+        series.push(ChartSeries { key, mark: SeriesStyle::Steps, points });
     }
     let values = || series.iter().flat_map(|one| &one.points).map(|point| point.y);
     let (smallest, largest) = extremes(values())?;
@@ -186,7 +186,7 @@ fn draw(scan: &Scan<'_>, figure: &Figure<'_>, place: usize) -> Option<Chart> {
 /// A row of the numbers: the value with its interval, and the cost, where it was compared.
 fn row(
     at: &str,
-    view: &View<'_>,
+    view: &WorkloadView<'_>,
     label: &str,
     figure: &Figure<'_>,
     (value, ends): Value,

@@ -1,12 +1,12 @@
 //! Throughput and latency within the trials, over time: where they settle, and where they drift.
 
 use lab::analysis::median;
-use lab::load::{Series as Measured, Unit};
 use lab::record::Record;
 use lab::statistics::steady_from;
+use lab::workload::{Series as Measured, Unit};
 
-use super::{View, better, scale_of};
-use crate::chart::{Axis, Chart, Mark, Point, Series, Sign};
+use super::{WorkloadView, better, scale_of};
+use crate::chart::{Axis, Chart, ChartSeries, Point, SeriesStyle, Sign};
 use crate::table::{Cell, Table};
 use crate::text;
 
@@ -23,8 +23,8 @@ const COLUMNS: [&str; 9] = [
     "runs with a change",
 ];
 
-/// One chart for each series that the load reports.
-pub fn charts(view: &View<'_>) -> Vec<Chart> {
+/// One chart for each series that the workload reports.
+pub fn charts(view: &WorkloadView<'_>) -> Vec<Chart> {
     let records = view.source.completed(&view.analysis.workload);
     let all = records.iter().flatten().flat_map(|record| series_of(record));
     let names = text::distinct(all.map(|series| (series.name.as_str(), series.unit)));
@@ -53,7 +53,7 @@ impl Trial<'_> {
         Some((self.seconds(round), self.measured.values[round]))
     }
 
-    /// Seconds and value where the load has something to say, and its words.
+    /// Seconds and value where the workload has something to say, and its words.
     fn marked(&self) -> impl Iterator<Item = (f64, f64, &str)> {
         let values = &self.measured.values;
         self.measured.marks.iter().filter_map(|mark| {
@@ -84,7 +84,7 @@ fn middle_of(trials: &[Trial<'_>]) -> Vec<(f64, f64)> {
 pub const INTERVALS_MIN: usize = 3;
 
 fn chart(
-    view: &View<'_>,
+    view: &WorkloadView<'_>,
     records: &[Vec<&Record>],
     name: &str,
     unit: Unit,
@@ -99,7 +99,7 @@ fn chart(
     let largest = all().filter(|value| value.is_finite()).fold(0.0, f64::max);
     let (unit_name, size) = scale_of(unit, largest);
     let mut series = Vec::new();
-    let mut marks: Vec<Series> = Vec::new();
+    let mut marks: Vec<ChartSeries> = Vec::new();
     let mut said = Vec::new();
     let mut numbers = Table::new(&COLUMNS);
     for (key, trials) in trials.iter().enumerate().filter(|(_, trials)| !trials.is_empty()) {
@@ -113,7 +113,7 @@ fn chart(
             let words =
                 format!("{label}: steady from {seconds:.0} s on (SNIA's rule on the median)");
             let points = vec![Point::at(*seconds, value / size, words)];
-            marks.push(Series { key, mark: Mark::Ring, points });
+            marks.push(ChartSeries { key, mark: SeriesStyle::Ring, points });
         }
         let change = drift_of(&values);
         if let Some(change) = change {
@@ -158,19 +158,19 @@ fn lines_of(
     trials: &[Trial<'_>],
     middle: &[(f64, f64)],
     (unit, size): (Unit, f64),
-) -> Vec<Series> {
+) -> Vec<ChartSeries> {
     let thin = trials.iter().filter(|_| trials.len() > 1).map(|trial| {
         let points = trial.measured.values.iter().enumerate().map(|(index, value)| {
             let words = format!("{label}, run {}: {}", trial.number, text::figure(*value, unit));
             Point::at(trial.seconds(index), value / size, words)
         });
-        Series { key, mark: Mark::Faint, points: points.collect() }
+        ChartSeries { key, mark: SeriesStyle::Faint, points: points.collect() }
     });
     let points = middle.iter().map(|(seconds, value)| {
         let words = format!("{label}, median after {seconds:.0} s: {}", text::figure(*value, unit));
         Point::at(*seconds, value / size, words)
     });
-    let thick = Series { key, mark: Mark::Line, points: points.collect() };
+    let thick = ChartSeries { key, mark: SeriesStyle::Line, points: points.collect() };
     thin.chain([thick]).collect()
 }
 
@@ -183,8 +183,8 @@ fn trials_of<'a>(records: &[&'a Record], name: &str) -> Vec<Trial<'a>> {
     trials
 }
 
-/// Where each trial came to a steady state, and where its load has something to say.
-fn marks_of(key: usize, label: &str, trials: &[Trial<'_>], size: f64) -> [Series; 2] {
+/// Where each trial came to a steady state, and where its workload has something to say.
+fn marks_of(key: usize, label: &str, trials: &[Trial<'_>], size: f64) -> [ChartSeries; 2] {
     let steady = trials.iter().filter(|_| trials.len() > 1).filter_map(|trial| {
         let (seconds, value) = trial.steady()?;
         let words = format!("{label}, run {}: steady from {seconds:.0} s on", trial.number);
@@ -195,16 +195,16 @@ fn marks_of(key: usize, label: &str, trials: &[Trial<'_>], size: f64) -> [Series
             Point::at(seconds, value / size, format!("{label}, run {}: {words}", trial.number))
         })
     });
-    [(Mark::SmallRing, steady.collect()), (Mark::CrossedRing, marked.collect())]
-        .map(|(mark, points)| Series { key, mark, points })
+    [(SeriesStyle::SmallRing, steady.collect()), (SeriesStyle::CrossedRing, marked.collect())]
+        .map(|(mark, points)| ChartSeries { key, mark, points })
 }
 
 /// What the legend says of the marks that are there.
-fn signs_of(marks: &[Series]) -> Vec<Sign> {
+fn signs_of(marks: &[ChartSeries]) -> Vec<Sign> {
     let signs = [
-        (Mark::Ring, "the median is steady from here"),
-        (Mark::SmallRing, "steady from here"),
-        (Mark::CrossedRing, "this run changed here"),
+        (SeriesStyle::Ring, "the median is steady from here"),
+        (SeriesStyle::SmallRing, "steady from here"),
+        (SeriesStyle::CrossedRing, "this run changed here"),
     ];
     let is_there = |mark| marks.iter().any(|s| s.mark == mark && !s.points.is_empty());
     let signs = signs.into_iter().filter(|(mark, _)| is_there(*mark));
@@ -282,7 +282,7 @@ mod tests {
             [&[9.0, 5.0, 5.0, 5.0, 5.0, 5.0][..], &[1.0, 9.0, 1.0, 9.0, 1.0, 9.0]].map(measured);
         // Beyond the series it is at its end.
         wild.marks = [3_000_000_000, 60_000_000_000]
-            .map(|at_ns| lab::load::Mark { at_ns, words: "throughput sank".into() })
+            .map(|at_ns| lab::workload::SeriesStyle { at_ns, words: "throughput sank".into() })
             .into();
         let trials = [trial(&calm), trial(&wild)];
         let marks = marks_of(2, "xfs", &trials, 1.0);
@@ -291,8 +291,8 @@ mod tests {
             .map(|series| series.points.iter().map(|point| (point.x, point.y)).collect::<Vec<_>>());
         assert_eq!(places, [vec![(6.0, 5.0)], vec![(3.0, 1.0), (6.0, 9.0)]]);
         assert!(marks[1].points[0].text.contains("throughput sank"));
-        let signs: Vec<Mark> = signs_of(&marks).iter().map(|sign| sign.mark).collect();
-        assert_eq!(signs, [Mark::SmallRing, Mark::CrossedRing]);
+        let signs: Vec<SeriesStyle> = signs_of(&marks).iter().map(|sign| sign.mark).collect();
+        assert_eq!(signs, [SeriesStyle::SmallRing, SeriesStyle::CrossedRing]);
         // The median's mark alone where there is one trial.
         assert!(
             marks_of(2, "xfs", &trials[..1], 1.0).iter().all(|series| series.points.is_empty())

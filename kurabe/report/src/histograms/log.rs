@@ -13,11 +13,11 @@ use flate2::{Decompress, FlushDecompress, Status};
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::Deserializer;
 use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
-use lab::load::{OVERALL_OPERATION, operation_of_tag};
 use lab::result::read_histograms;
+use lab::workload::{OVERALL_OPERATION, operation_of_tag};
 use trust::{Directory, Refused};
 
-/// Significant digits of the histograms: those that the loads record with.
+/// Significant digits of the histograms: those that the workloads record with.
 const SIGNIFICANT_DIGITS: u8 = 3;
 /// Latencies are recorded up to 2^52 ns; more is no latency of ours.
 const VALUE_MAX_NS: u64 = 1 << 53;
@@ -46,12 +46,12 @@ const TOO_MUCH: &str = "it unpacks to far more than it holds";
 
 /// A kind of operation with its latencies.
 #[derive(Debug)]
-pub(super) struct Kind {
+pub(super) struct OperationHistogram {
     pub(super) name: String,
     pub(super) histogram: Histogram<u64>,
 }
 
-/// A histogram without a sample, of as many digits as the loads keep.
+/// A histogram without a sample, of as many digits as the workloads keep.
 pub(super) fn empty_histogram() -> Histogram<u64> {
     Histogram::new(SIGNIFICANT_DIGITS).expect("three significant digits are within 0 to 5")
 }
@@ -63,7 +63,7 @@ pub(super) fn add(sum: &mut Histogram<u64>, addend: &Histogram<u64>) {
 
 /// Reads one log after the other. The room that it needs is kept from log to log.
 pub(super) struct LogReader {
-    kinds: Vec<Kind>,
+    kinds: Vec<OperationHistogram>,
     inflater: Decompress,
     /// Bytes that may still be unpacked.
     unpackable: u64,
@@ -85,7 +85,7 @@ impl Default for LogReader {
 
 impl LogReader {
     /// The kinds of the log that was read last, in the order of their first line.
-    pub(super) fn kinds(&self) -> &[Kind] {
+    pub(super) fn kinds(&self) -> &[OperationHistogram] {
         &self.kinds
     }
 
@@ -125,7 +125,8 @@ impl LogReader {
     }
 
     fn begin(&mut self, name: &str) -> usize {
-        self.kinds.push(Kind { name: name.to_string(), histogram: empty_histogram() });
+        self.kinds
+            .push(OperationHistogram { name: name.to_string(), histogram: empty_histogram() });
         self.kinds.len() - 1
     }
 

@@ -11,9 +11,9 @@ use hdrhistogram::serialization::interval_log::{
 use hdrhistogram::serialization::{Deserializer, V2DeflateSerializer};
 use lab::analysis::analyse;
 use lab::contender::Known;
-use lab::load::{LoadReport, QUANTILES};
 use lab::record::{Outcome, Phase, PhaseRecord};
 use lab::study::{CommandText, StudyText, WorkloadText};
+use lab::workload::{QUANTILES, WorkloadReport};
 
 use super::*;
 
@@ -96,7 +96,7 @@ fn stored(trials: &[(&str, &[u64])]) -> Stored {
             .map(|phase| PhaseRecord { phase, elapsed_ns: 1, device: None, machine_cpu_ns: None })
             .into();
         let all: Vec<u64> = puts.iter().chain(GETS).copied().collect();
-        record.load = Some(LoadReport {
+        record.load = Some(WorkloadReport {
             latencies: vec![
                 latency("put", puts),
                 latency("get", GETS),

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use crate::chart::Mark;
+use crate::chart::SeriesStyle;
 
 /// Symbols that styles have: circle, square, diamond, triangles, cross, star.
 const SYMBOLS: usize = 7;
@@ -12,20 +12,20 @@ const RADII: [f64; 4] = [3.4, 4.0, 5.2, 6.0];
 
 /// A shape around the place where it is drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shape {
+pub enum SymbolShape {
     /// The symbol of a style, in one of the sizes.
-    Symbol(usize, Size),
+    Symbol(usize, SymbolSize),
     /// The end of an interval: a line of twice so many px across it.
     Cap(u8),
     /// Where an interval goes on to the left or to the right.
     Arrow(u8, Side),
     /// A ring that points a place out, by its mark.
-    Ring(Mark),
+    Ring(SeriesStyle),
 }
 
 /// How large a symbol is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Size {
+pub enum SymbolSize {
     /// A single run.
     Dot,
     /// A point of a line.
@@ -45,44 +45,51 @@ pub enum Side {
     Right,
 }
 
-impl Shape {
+impl SymbolShape {
     /// Its identifier in a page.
     pub fn id(self) -> String {
         match self {
-            Shape::Symbol(style, size) => format!("s{}{}", style % SYMBOLS, size as usize),
-            Shape::Cap(half) => format!("c{half}"),
-            Shape::Arrow(half, Side::Left) => format!("l{half}"),
-            Shape::Arrow(half, Side::Right) => format!("r{half}"),
-            Shape::Ring(Mark::Ring) => "o".into(),
-            Shape::Ring(Mark::SmallRing) => "os".into(),
-            Shape::Ring(_) => "ox".into(),
+            SymbolShape::Symbol(style, size) => format!("s{}{}", style % SYMBOLS, size as usize),
+            SymbolShape::Cap(half) => format!("c{half}"),
+            SymbolShape::Arrow(half, Side::Left) => format!("l{half}"),
+            SymbolShape::Arrow(half, Side::Right) => format!("r{half}"),
+            SymbolShape::Ring(SeriesStyle::Ring) => "o".into(),
+            SymbolShape::Ring(SeriesStyle::SmallRing) => "os".into(),
+            SymbolShape::Ring(_) => "ox".into(),
         }
     }
 
     /// Its outline around 0, 0 as SVG has it.
     pub fn outline(self) -> String {
         match self {
-            Shape::Symbol(style, size) => symbol(style % SYMBOLS, RADII[size as usize]),
-            Shape::Cap(half) => format!("M0 -{half}V{half}"),
-            Shape::Arrow(half, side) => {
+            SymbolShape::Symbol(style, size) => symbol(style % SYMBOLS, RADII[size as usize]),
+            SymbolShape::Cap(half) => format!("M0 -{half}V{half}"),
+            SymbolShape::Arrow(half, side) => {
                 let back = f64::from(half) * if side == Side::Left { 1.8 } else { -1.8 };
                 format!("M0 0L{back:.1} -{half}V{half}Z")
             }
-            Shape::Ring(Mark::Ring) => circle(7.0),
-            Shape::Ring(Mark::CrossedRing) => circle(4.5) + "M-3.2 -3.2L3.2 3.2M-3.2 3.2L3.2 -3.2",
-            Shape::Ring(_) => circle(4.5),
+            SymbolShape::Ring(SeriesStyle::Ring) => circle(7.0),
+            SymbolShape::Ring(SeriesStyle::CrossedRing) => {
+                circle(4.5) + "M-3.2 -3.2L3.2 3.2M-3.2 3.2L3.2 -3.2"
+            }
+            SymbolShape::Ring(_) => circle(4.5),
         }
     }
 }
 
 /// All shapes, to which the pictures of a page refer.
 pub fn sprite() -> String {
-    let sizes = [Size::Dot, Size::Step, Size::Hollow, Size::Large];
-    let symbols = (0..SYMBOLS).flat_map(|style| sizes.map(|size| Shape::Symbol(style, size)));
+    let sizes = [SymbolSize::Dot, SymbolSize::Step, SymbolSize::Hollow, SymbolSize::Large];
+    let symbols = (0..SYMBOLS).flat_map(|style| sizes.map(|size| SymbolShape::Symbol(style, size)));
     let ends = [4, 6].into_iter().flat_map(|half| {
-        [Shape::Cap(half), Shape::Arrow(half, Side::Left), Shape::Arrow(half, Side::Right)]
+        [
+            SymbolShape::Cap(half),
+            SymbolShape::Arrow(half, Side::Left),
+            SymbolShape::Arrow(half, Side::Right),
+        ]
     });
-    let rings = [Mark::Ring, Mark::SmallRing, Mark::CrossedRing].map(Shape::Ring);
+    let rings = [SeriesStyle::Ring, SeriesStyle::SmallRing, SeriesStyle::CrossedRing]
+        .map(SymbolShape::Ring);
     let mut out = String::from("<svg class=\"sprite\" aria-hidden=\"true\"><defs>");
     for shape in symbols.chain(ends).chain(rings) {
         let _ = write!(out, "<path id=\"{}\" d=\"{}\"/>", shape.id(), shape.outline());

@@ -10,16 +10,16 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::V2DeflateSerializer;
 use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
-use lab::load::{Mark, Metric, Unit};
 use lab::record::{Check, Outcome, Phase, Record};
 use lab::study::{StudyText, WorkloadText};
 use lab::study_file;
+use lab::workload::{Metric, SeriesStyle, Unit};
 use report::across::{self, Across};
-use report::source::Source;
+use report::source::ResultSource;
 use report::{answer, details, document, export, page};
 use serde_json::{Value, json};
 
-use super::{Made, complete, load_report, make, study, time_ns};
+use super::{Made, complete, make, study, time_ns, workload_report};
 
 /// The bytes of a result's files by their names.
 pub type Files = BTreeMap<String, Vec<u8>>;
@@ -53,8 +53,8 @@ fn log(kind: &str, count: u64) -> String {
 
 fn fill(record: &mut Record) -> bool {
     complete(record, time_ns(record, &["ext4", "xfs", "raw"]));
-    let mut load = load_report(1e8 + f64::from(record.trial) * 1e5);
-    load.series[0].marks = vec![Mark { at_ns: 2_000_000_000, words: "sank".into() }];
+    let mut load = workload_report(1e8 + f64::from(record.trial) * 1e5);
+    load.series[0].marks = vec![SeriesStyle { at_ns: 2_000_000_000, words: "sank".into() }];
     load.latencies.truncate(1);
     load.latencies[0].count = 50;
     load.histogram_log = Some(log("Put", 50));
@@ -80,7 +80,7 @@ fn fill(record: &mut Record) -> bool {
 pub fn rich() -> Made {
     let text: StudyText = study_file::parse(Path::new("s"), STUDY).unwrap();
     let made = make(&text, fill);
-    let analysis = Source::read(&made.directory()).unwrap().analysis;
+    let analysis = ResultSource::read(&made.directory()).unwrap().analysis;
     let comparisons: Vec<_> = analysis.workloads.iter().flat_map(|one| &one.comparisons).collect();
     fs::write(made.path("comparisons.json"), json!(comparisons).to_string()).unwrap();
     fs::copy(made.path("facts.json"), made.path("facts-1.json")).unwrap();
@@ -221,8 +221,8 @@ fn mutate_value(value: &mut Value, choices: &mut Choices<'_>) {
 
 /// Reads a result and makes all of it that there is; None where it is refused.
 pub fn exercise(directory: &Path) -> Option<usize> {
-    let source = Source::read(directory).ok()?;
-    let Source { plan, records, analysis, .. } = &source;
+    let source = ResultSource::read(directory).ok()?;
+    let ResultSource { plan, records, analysis, .. } = &source;
     let facts = source.facts.clone().unwrap_or_default();
     let mut made = page::page(&source, &[]).len();
     made += page::pictures(&source, &[]).iter().map(|(_, picture)| picture.len()).sum::<usize>();
@@ -233,7 +233,7 @@ pub fn exercise(directory: &Path) -> Option<usize> {
     made += export::json(plan, records, analysis, &facts).to_string().len();
     made += document::terminal(&answer::answer(&source), true).len();
     made += document::terminal(&details::details(&source), true).len();
-    let sources = [Source::read(directory).ok()?, source];
+    let sources = [ResultSource::read(directory).ok()?, source];
     let across = Across::new(&sources);
     made += document::terminal(&across::document(&across), true).len();
     made += across::page(&across).len();

@@ -6,14 +6,14 @@ pub mod hostile;
 use std::path::{Path, PathBuf};
 
 use lab::contender::Known;
-use lab::load::{Latency, LoadReport, Metric, QUANTILES, Series, Unit};
 use lab::plan::Plan;
 use lab::record::{
-    CommandUsage, DeviceDelta, IdleWait, Outcome, Phase, PhaseRecord, Record, Space,
+    CommandUsage, DeviceDelta, FileSystemSpace, IdleWait, Outcome, Phase, PhaseRecord, Record,
 };
 use lab::result::{FACTS_FILE, ResultWriter};
 use lab::study::{CommandText, StudyText, WorkloadText};
 use lab::study_file;
+use lab::workload::{ChartSeries, Latency, Metric, QUANTILES, Unit, WorkloadReport};
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -116,7 +116,8 @@ pub fn complete(record: &mut Record, time_ns: u64) {
         ..Default::default()
     });
     record.idle_wait = Some(IdleWait { waited_ns: 1, idle: true, cause: None });
-    let space = |free_bytes| Some(Space { total_bytes: 1 << 30, free_bytes, free_inodes: 9 });
+    let space =
+        |free_bytes| Some(FileSystemSpace { total_bytes: 1 << 30, free_bytes, free_inodes: 9 });
     (record.space_before, record.space_after) = (space(1 << 29), space((1 << 29) - (2 << 20)));
     record.commands = vec![format!("mkfs.{} /dev/loop1", record.contender.file_system())];
     record.geometry = Some("Block size: 4096".into());
@@ -131,8 +132,8 @@ pub fn time_ns(record: &Record, plan_labels: &[&str]) -> u64 {
     900_000_000 + place as u64 * 250_000_000 + wobble * 123_457
 }
 
-/// A load report with a figure, latencies, a series and words.
-pub fn load_report(value: f64) -> LoadReport {
+/// A workload report with a figure, latencies, a series and words.
+pub fn workload_report(value: f64) -> WorkloadReport {
     let latency = |operation: &str, count| Latency {
         operation: operation.into(),
         count,
@@ -144,11 +145,11 @@ pub fn load_report(value: f64) -> LoadReport {
             .collect(),
         max_ns: 9_000_000,
     };
-    LoadReport {
+    WorkloadReport {
         metrics: vec![Metric::new("throughput", value, Unit::BytesPerSecond)],
         operations: Some(25_000),
         latencies: vec![latency("Put", 20_000), latency("Get", 5_000), latency("overall", 25_000)],
-        series: vec![Series {
+        series: vec![ChartSeries {
             name: "throughput".into(),
             unit: Unit::BytesPerSecond,
             interval_ns: 1_000_000_000,

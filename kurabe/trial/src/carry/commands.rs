@@ -1,13 +1,13 @@
 //! The commands of a trial: the workload's own, those of the user around it, and how their end is judged.
 
-use loads::coherence::channel::SECRET_VARIABLE;
+use workloads::coherence::channel::SECRET_VARIABLE;
 
 use super::*;
 use crate::aged::AGED_VARIABLE;
 
 impl Trial<'_> {
-    /// Reads the load's programs into the page cache: they are no part of what a cold run measures.
-    pub(super) fn warm_programs(&mut self) -> Result<(), Failure> {
+    /// Reads the workload's programs into the page cache: they are no part of what a cold run measures.
+    pub(super) fn warm_programs(&mut self) -> Result<(), StepFailure> {
         let (words, further) = match self.spec.workload.load.command() {
             Some(command) => (command.words(), Vec::new()),
             None => {
@@ -27,34 +27,42 @@ impl Trial<'_> {
     }
 
     /// Runs a command of kurabe's own as the user, and reads what it prints.
-    pub(super) fn execute_quietly(&self, command: &CommandLine) -> Result<Ran, Failure> {
+    pub(super) fn execute_quietly(
+        &self,
+        command: &CommandLine,
+    ) -> Result<CommandResult, StepFailure> {
         let (user, group) = (self.user.as_ref(), self.group.as_ref());
-        let bounds = Bounds { user, group, deadline: self.deadline, ..Bounds::default() };
+        let bounds =
+            CommandBounds { user, group, deadline: self.deadline, ..CommandBounds::default() };
         let root = Path::new("/");
-        command::run(command, root, &[], bounds, &Output::Pipe, None, self.stop)
-            .map_err(|error| Failure::of(error.to_string()))
+        command::run(command, root, &[], bounds, &OutputTarget::Pipe, None, self.stop)
+            .map_err(|error| StepFailure::of(error.to_string()))
     }
 
-    /// The user's `--setup`, and what the load needs before it is measured.
+    /// The user's `--setup`, and what the workload needs before it is measured.
     pub(super) fn lay_out(
         &mut self,
         instance: &dyn Instance,
         directory: &Path,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), StepFailure> {
         if let Some(setup) = &self.spec.workload.setup {
             self.users_command(Phase::Setup, setup, directory)?;
         }
-        if !KINDS.open(&self.spec.workload.load).map_err(Failure::of)?.has_setup() {
+        if !KINDS.open(&self.spec.workload.load).map_err(StepFailure::of)?.has_setup() {
             return Ok(());
         }
-        let (command, talk) = self.load_command(LoadStage::Setup, instance, directory)?;
+        let (command, channel) =
+            self.workload_command(WorkloadStage::Setup, instance, directory)?;
         let name = format!("the layout of {}", self.spec.workload.load.kind);
         self.timed_with(Phase::Layout, |trial| {
-            judge_own(&name, &trial.execute(&command, Some(&talk), directory)?)
+            judge_own(&name, &trial.execute(&command, Some(&channel), directory)?)
         })?;
-        let report = talk.report().map_err(Failure::of)?;
+        let report = channel.report().map_err(StepFailure::of)?;
         self.prepared = report.prepared;
-        report.asides.into_iter().for_each(|aside| self.record.set_aside_of_layout(aside));
+        report
+            .excluded_phases
+            .into_iter()
+            .for_each(|excluded| self.record.exclude_from_layout(excluded));
         Ok(())
     }
 
@@ -64,42 +72,43 @@ impl Trial<'_> {
         &mut self,
         instance: &dyn Instance,
         directory: &Path,
-    ) -> Result<Option<Talk>, Failure> {
+    ) -> Result<Option<WorkloadChannel>, StepFailure> {
         self.begin(Phase::Run);
-        let (command, talk) = match self.spec.workload.load.command() {
+        let (command, channel) = match self.spec.workload.load.command() {
             Some(command) => (command, None),
             None => {
-                let (command, talk) = self.load_command(LoadStage::Run, instance, directory)?;
-                (command, Some(talk))
+                let (command, channel) =
+                    self.workload_command(WorkloadStage::Run, instance, directory)?;
+                (command, Some(channel))
             }
         };
         let before = self.read_counters();
-        let ran = self.execute(&command, talk.as_ref(), directory)?;
+        let ran = self.execute(&command, channel.as_ref(), directory)?;
         self.push(Phase::Run, ran.elapsed_ns, before);
         self.record.outlived = ran.outlived;
         self.record.command = Some(ran.usage.clone());
-        match talk {
+        match channel {
             Some(_) => judge_own(&self.spec.workload.load.kind, &ran)?,
             None => judge("the command", &ran, self.spec.workload.ignore_failure)?,
         }
-        Ok(talk)
+        Ok(channel)
     }
 
-    /// The command that carries out one part of a load, and the talk with it.
-    pub(super) fn load_command(
+    /// The command that carries out one part of a workload, and the channel with it.
+    pub(super) fn workload_command(
         &self,
-        stage: LoadStage,
+        stage: WorkloadStage,
         instance: &dyn Instance,
         directory: &Path,
-    ) -> Result<(CommandLine, Talk), Failure> {
+    ) -> Result<(CommandLine, WorkloadChannel), StepFailure> {
         let target = match (self.access, &self.node) {
-            (Access::RawDevice, Some(node)) => Target::Device(node.path().into()),
-            (Access::MinfsLibrary, Some(node)) => Target::Minfs(node.path().into()),
-            _ => Target::Directory(directory.to_path_buf()),
+            (Access::RawDevice, Some(node)) => WorkloadTarget::Device(node.path().into()),
+            (Access::MinfsLibrary, Some(node)) => WorkloadTarget::Minfs(node.path().into()),
+            _ => WorkloadTarget::Directory(directory.to_path_buf()),
         };
         // Mounting it anew would undo what the setup did to the mount.
         let is_as_mounted = self.is_mounted_as_recorded(instance);
-        let task = LoadTask {
+        let task = WorkloadTask {
             load: self.spec.workload.load.clone(),
             target,
             device: self.node.as_ref().map(|node| node.path().into()),
@@ -111,25 +120,25 @@ impl Trial<'_> {
             cool_command: is_as_mounted.then(|| instance.cool_command()).flatten(),
             acknowledgements: None,
             order_seed: self.spec.order_seed,
-            scratch: self.load_place()?,
+            scratch: self.workload_place()?,
             prepared: self.prepared.clone(),
         };
-        let talk = Talk::begin(&task)
-            .map_err(|error| Failure::of(format!("writing the load's task: {error}")))?;
-        Ok((Talk::command(self.user.as_ref())?, talk))
+        let channel = WorkloadChannel::begin(&task)
+            .map_err(|error| StepFailure::of(format!("writing the workload's task: {error}")))?;
+        Ok((WorkloadChannel::command(self.user.as_ref())?, channel))
     }
 
-    /// Where the load's process has its own files.
-    pub(super) fn load_place(&self) -> Result<PathBuf, Failure> {
-        let place = self.scratch.room().join("load");
+    /// Where the workload's process has its own files.
+    pub(super) fn workload_place(&self) -> Result<PathBuf, StepFailure> {
+        let place = self.scratch.work().join("load");
         match DirBuilder::new().mode(0o700).create(&place) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => {
-                return Err(Failure::of(format!("making {}: {error}", place.display())));
+                return Err(StepFailure::of(format!("making {}: {error}", place.display())));
             }
             Ok(()) => {
                 if let Some(user) = &self.user {
-                    user.receive(&place, &self.spec.scratch).map_err(Failure::of)?;
+                    user.receive(&place, &self.spec.scratch).map_err(StepFailure::of)?;
                 }
             }
         }
@@ -142,7 +151,7 @@ impl Trial<'_> {
         phase: Phase,
         command: &CommandLine,
         directory: &Path,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), StepFailure> {
         let name = format!("--{} '{command}'", phase.name());
         self.timed_with(phase, |trial| {
             judge(&name, &trial.execute(command, None, directory)?, false)
@@ -152,9 +161,9 @@ impl Trial<'_> {
     pub(super) fn execute(
         &self,
         command: &CommandLine,
-        talk: Option<&Talk>,
+        channel: Option<&WorkloadChannel>,
         directory: &Path,
-    ) -> Result<Ran, Failure> {
+    ) -> Result<CommandResult, StepFailure> {
         let spec = self.spec;
         let directory_text = directory.display().to_string();
         let trial_text = spec.trial.to_string();
@@ -177,36 +186,41 @@ impl Trial<'_> {
         }
         let aged = aged::directory_of(spec, self.root.as_deref().unwrap_or(directory));
         environment.extend(aged.as_deref().map(|aged| (AGED_VARIABLE, aged)));
-        if talk.is_some() {
+        if channel.is_some() {
             // fio looks there for a file by whose name anybody could disturb it.
-            place = self.load_place()?.display().to_string();
+            place = self.workload_place()?.display().to_string();
             environment.push(("TMPDIR", &place));
         }
-        let output: &Output = &spec.output;
+        let output: &OutputTarget = &spec.output;
         let (user, group) = (self.user.as_ref(), self.group.as_ref());
-        let bounds = Bounds { user, group, deadline: self.deadline, ..Bounds::default() };
-        command::run(command, directory, &environment, bounds, output, talk, self.stop)
-            .map_err(|error| Failure::of(error.to_string()))
+        let bounds =
+            CommandBounds { user, group, deadline: self.deadline, ..CommandBounds::default() };
+        command::run(command, directory, &environment, bounds, output, channel, self.stop)
+            .map_err(|error| StepFailure::of(error.to_string()))
     }
 }
 
 /// Whether the end of a process of kurabe's own lets the trial go on. It prints why it failed; its exit code means
 /// nothing to a user.
-pub(super) fn judge_own(name: &str, ran: &Ran) -> Result<(), Failure> {
+pub(super) fn judge_own(name: &str, ran: &CommandResult) -> Result<(), StepFailure> {
     match (&ran.end, ran.usage.exit_code) {
-        (End::Exited, Some(code)) if code != 0 => {
-            Err(Failure::explained(format!("{name} failed"), &ran.said))
+        (CommandEnd::Exited, Some(code)) if code != 0 => {
+            Err(StepFailure::explained(format!("{name} failed"), &ran.said))
         }
         _ => judge(name, ran, false),
     }
 }
 
 /// Whether a command's end lets the trial go on.
-pub(super) fn judge(name: &str, ran: &Ran, ignore_failure: bool) -> Result<(), Failure> {
+pub(super) fn judge(
+    name: &str,
+    ran: &CommandResult,
+    ignore_failure: bool,
+) -> Result<(), StepFailure> {
     match ran.end {
-        End::TimedOut => return Err(Failure::TimedOut),
-        End::Stopped => return Err(Failure::Stopped),
-        End::Exited => {}
+        CommandEnd::TimedOut => return Err(StepFailure::TimedOut),
+        CommandEnd::Stopped => return Err(StepFailure::Stopped),
+        CommandEnd::Exited => {}
     }
     let how = match (ran.usage.exit_code, ran.usage.signal) {
         (Some(0), _) => return Ok(()),
@@ -214,5 +228,5 @@ pub(super) fn judge(name: &str, ran: &Ran, ignore_failure: bool) -> Result<(), F
         (Some(code), _) => format!("{name} exited with code {code}"),
         (None, signal) => format!("{name} was ended by signal {}", signal.unwrap_or_default()),
     };
-    Err(Failure::explained(how, &ran.said))
+    Err(StepFailure::explained(how, &ran.said))
 }

@@ -25,41 +25,41 @@ impl Trial<'_> {
         death: &NodeDeath,
         instance: &mut dyn Instance,
         tools: &mut Toolbox,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), StepFailure> {
         let directory = instance.directory();
         self.run_acknowledged(death, instance, &directory)?;
-        (self.emit)(&Event::Meet { at: Meeting::End });
+        (self.emit)(&Event::Meet { at: NodeBarrier::End });
         let asks = loop {
             match self.wait_for_turn(tools)? {
                 // The workload had ended by then.
-                Turn::Died { node } => self.hear_of_death(node, instance)?,
-                Turn::Ask { acknowledged } => {
+                TrialCommand::Died { node } => self.hear_of_death(node, instance)?,
+                TrialCommand::Ask { acknowledged } => {
                     self.begin(Phase::Check);
                     let checks = self.ask(death, &directory, &acknowledged)?;
                     self.record.checks.extend(checks);
                     break true;
                 }
-                Turn::Go => break false,
-                _ => return Err(Failure::of("it was told to take a turn")),
+                TrialCommand::Go => break false,
+                _ => return Err(StepFailure::of("it was told to take a turn")),
             }
         };
-        self.meet(Meeting::Leave, tools)?;
+        self.meet(NodeBarrier::Leave, tools)?;
         self.unmount(instance, tools)?;
         if asks {
             let mut check = Check::new(FSCK);
             match self.timed(Phase::Check, || instance.check(tools)) {
                 Ok(()) => check.count(None::<&str>),
-                Err(Failure::Failed { message, output }) => {
+                Err(StepFailure::Failed { message, output }) => {
                     check.count(Some(format!("{message}\n{output}")));
                 }
                 Err(failure) => return Err(failure),
             }
             self.record.checks.push(check);
         }
-        self.meet(Meeting::Leave, tools)
+        self.meet(NodeBarrier::Leave, tools)
     }
 
-    fn hear_of_death(&mut self, node: u32, instance: &mut dyn Instance) -> Result<(), Failure> {
+    fn hear_of_death(&mut self, node: u32, instance: &mut dyn Instance) -> Result<(), StepFailure> {
         self.dead = Some(node);
         // On the console: the workload may wait for the file system without end.
         instance.died(node).inspect_err(|failure| eprintln!("{failure}"))
@@ -71,12 +71,13 @@ impl Trial<'_> {
         death: &NodeDeath,
         instance: &mut dyn Instance,
         directory: &Path,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), StepFailure> {
         let load = &self.spec.workload.load;
-        let command = load.command().ok_or_else(|| Failure::of("the workload is no command"))?;
+        let command =
+            load.command().ok_or_else(|| StepFailure::of("the workload is no command"))?;
         let failed =
-            |error: io::Error| Failure::of(format!("the pipe for acknowledgements: {error}"));
-        let pipe = self.scratch.room().join("acknowledgements");
+            |error: io::Error| StepFailure::of(format!("the pipe for acknowledgements: {error}"));
+        let pipe = self.scratch.work().join("acknowledgements");
         let receiver = Receiver::start(&pipe).map_err(failed)?;
         let (own, nodes) = self.spec.node.as_ref().map_or((1, 1), |node| (node.number, node.nodes));
         let addresses: Vec<String> = (1..=nodes).map(nodes::address_text).collect();
@@ -103,8 +104,17 @@ impl Trial<'_> {
             });
             let running = scope.spawn(|| {
                 let standard_output = Some(receiver.pipe());
-                let bounds = Bounds { deadline, standard_output, ..Bounds::default() };
-                command::run(&command, directory, &environment, bounds, &Output::Null, None, stop)
+                let bounds =
+                    CommandBounds { deadline, standard_output, ..CommandBounds::default() };
+                command::run(
+                    &command,
+                    directory,
+                    &environment,
+                    bounds,
+                    &OutputTarget::Null,
+                    None,
+                    stop,
+                )
             });
             let mut heard = Ok(());
             while !running.is_finished() {
@@ -112,7 +122,7 @@ impl Trial<'_> {
                     (self.emit)(&Event::Acknowledged { text });
                 }
                 match self.turns.try_recv() {
-                    Ok(Turn::Died { node }) => heard = self.hear_of_death(node, instance),
+                    Ok(TrialCommand::Died { node }) => heard = self.hear_of_death(node, instance),
                     Ok(_) | Err(TryRecvError::Empty) => {}
                     // The runner is gone.
                     Err(TryRecvError::Disconnected) => stop.raise(),
@@ -125,10 +135,10 @@ impl Trial<'_> {
                 (self.emit)(&Event::Acknowledged { text });
             }
             heard?;
-            ran.map_err(|error| Failure::of(error.to_string()))
+            ran.map_err(|error| StepFailure::of(error.to_string()))
         })?;
         commands::judge("the workload", &ran, false).map_err(|failure| match failure {
-            Failure::TimedOut => Failure::of(format!(
+            StepFailure::TimedOut => StepFailure::of(format!(
                 "the workload did not end within {} s; give it less to do, or a longer --timeout",
                 Duration::from_nanos(death.timeout_ns).as_secs()
             )),
@@ -142,22 +152,22 @@ impl Trial<'_> {
         death: &NodeDeath,
         directory: &Path,
         acknowledged: &[String],
-    ) -> Result<[Check; 2], Failure> {
+    ) -> Result<[Check; 2], StepFailure> {
         let check = self.spec.workload.check.as_ref();
-        let check = check.ok_or_else(|| Failure::of("nothing says what may be lost"))?;
+        let check = check.ok_or_else(|| StepFailure::of("nothing says what may be lost"))?;
         let (file, empty) =
-            (self.scratch.room().join("acknowledged"), self.scratch.room().join("empty"));
+            (self.scratch.work().join("acknowledged"), self.scratch.work().join("empty"));
         let text: String = acknowledged.iter().flat_map(|line| [line, "\n"]).collect();
         std::fs::write(&file, text)
             .and_then(|()| std::fs::create_dir(&empty))
-            .map_err(|error| Failure::of(format!("the acknowledgements: {error}")))?;
-        let found = |directory: &Path| -> Result<Finding, Failure> {
+            .map_err(|error| StepFailure::of(format!("the acknowledgements: {error}")))?;
+        let found = |directory: &Path| -> Result<Finding, StepFailure> {
             let line = with_arguments(check, directory, &file);
             let deadline = Some(Instant::now() + Duration::from_nanos(death.check_timeout_ns));
-            let bounds = Bounds { deadline, ..Bounds::default() };
+            let bounds = CommandBounds { deadline, ..CommandBounds::default() };
             let place = &death.check_directory;
-            let ran = command::run(&line, place, &[], bounds, &Output::Pipe, None, self.stop);
-            finding_of(ran.map_err(|error| Failure::of(error.to_string()))?)
+            let ran = command::run(&line, place, &[], bounds, &OutputTarget::Pipe, None, self.stop);
+            finding_of(ran.map_err(|error| StepFailure::of(error.to_string()))?)
         };
         let [mut held, mut self_test] = [DURABILITY, SELF_TEST].map(Check::new);
         let left = found(directory)?;

@@ -10,31 +10,31 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use crash::{Flushes, Log, State};
-use lab::spec::{CommandLine, Output};
-use loads::KINDS;
+use crash::{CrashState, FlushPolicy, Log};
+use lab::spec::{CommandLine, OutputTarget};
 use serde_json::Value;
 use vocabulary::kind::Generator;
-use vocabulary::load::{LoadTask, Stage as LoadStage, Target};
+use vocabulary::workload::{WorkloadStage, WorkloadTarget, WorkloadTask};
+use workloads::KINDS;
 
 use super::judge::{Receiver, Spent, code_text};
 use super::{ACK_VARIABLE, Setting, TEARDOWN_MAX};
 use crate::aged::{self, AGED_VARIABLE};
-use crate::command::{self, Bounds, End};
-use crate::device::served::{Pages, Served};
-use crate::device::{Attached, Node, attach_served};
-use crate::filesystem::{self, Access, FileSystem, Instance, Stage};
+use crate::command::{self, CommandBounds, CommandEnd};
+use crate::device::served::{Pages, ServedDevice};
+use crate::device::{Attached, DeviceNode, attach_served};
+use crate::filesystem::{self, Access, FileSystem, Instance, InstanceContext};
 use crate::lower;
-use crate::tool::{Failure, Toolbox};
+use crate::tool::{StepFailure, Toolbox};
 use crate::upper;
-use crate::workload::Talk;
+use crate::workload::WorkloadChannel;
 
 /// See above.
 pub struct Bench<'a> {
     pub setting: Setting<'a>,
     /// Its own files.
     pub place: PathBuf,
-    disks: Mutex<Served>,
+    disks: Mutex<ServedDevice>,
     /// The device, once there is one.
     device: RefCell<Option<Attached>>,
     /// Where its time went.
@@ -46,63 +46,63 @@ pub struct Bench<'a> {
 pub struct Streams<'a> {
     /// Its standard output, where that is not thrown away.
     pub output: Option<&'a File>,
-    /// The talk, with a load of kurabe's own.
-    pub talk: Option<&'a Talk>,
+    /// The channel, with a workload of kurabe's own.
+    pub channel: Option<&'a WorkloadChannel>,
 }
 
-pub fn served_failure(error: io::Error) -> Failure {
-    Failure::of(format!("serving the disks: {error}"))
+pub fn served_failure(error: io::Error) -> StepFailure {
+    StepFailure::of(format!("serving the disks: {error}"))
 }
 
 impl<'a> Bench<'a> {
     /// A bench for disks whose recorded bytes lie in `data`.
-    pub fn new(setting: Setting<'a>, number: usize, data: &File) -> Result<Bench<'a>, Failure> {
-        let place = setting.scratch.room().join(format!("bench-{number}"));
+    pub fn new(setting: Setting<'a>, number: usize, data: &File) -> Result<Bench<'a>, StepFailure> {
+        let place = setting.scratch.work().join(format!("bench-{number}"));
         let started = fs::create_dir(&place)
-            .and_then(|()| Served::start(data.try_clone()?, &place))
+            .and_then(|()| ServedDevice::start(data.try_clone()?, &place))
             .map_err(served_failure)?;
         let (disks, device) = (Mutex::new(started), RefCell::default());
         Ok(Bench { setting, place, disks, device, spent: Cell::default() })
     }
 
     /// Gives its device back.
-    pub fn clear(&self) -> Result<(), Failure> {
+    pub fn clear(&self) -> Result<(), StepFailure> {
         let attached = self.device.take();
-        attached.map_or(Ok(()), |one| one.detach().map(drop)).map_err(Failure::from)
+        attached.map_or(Ok(()), |one| one.detach().map(drop)).map_err(StepFailure::from)
     }
 
     /// Takes a recording that was made on another one, or kept.
-    pub fn take(&self, log: &Log) -> Result<(), Failure> {
+    pub fn take(&self, log: &Log) -> Result<(), StepFailure> {
         self.disks().take(log.clone()).map_err(served_failure)
     }
 
-    /// The load, where it is one of kurabe's own.
-    pub fn own_load(&self) -> Result<Option<Box<dyn Generator>>, Failure> {
+    /// The workload, where it is one of kurabe's own.
+    pub fn own_workload(&self) -> Result<Option<Box<dyn Generator>>, StepFailure> {
         let load = &self.setting.spec.workload.load;
         match load.command() {
             Some(_) => Ok(None),
-            None => KINDS.open(load).map(Some).map_err(Failure::of),
+            None => KINDS.open(load).map(Some).map_err(StepFailure::of),
         }
     }
 
-    /// The command that carries out one part of kurabe's own load, and the talk with it.
-    pub fn talk(
+    /// The command that carries out one part of kurabe's own workload, and the channel with it.
+    pub fn channel(
         &self,
-        stage: LoadStage,
+        stage: WorkloadStage,
         instance: &dyn Instance,
         acknowledgements: Option<PathBuf>,
         prepared: Value,
-    ) -> Result<(CommandLine, Talk), Failure> {
+    ) -> Result<(CommandLine, WorkloadChannel), StepFailure> {
         let spec = self.setting.spec;
         let node = self.node();
         let target = match self.file_system()?.access {
-            Access::RawDevice => Target::Device(node.path().into()),
-            Access::MinfsLibrary => Target::Minfs(node.path().into()),
-            Access::Mounted => Target::Directory(instance.directory()),
+            Access::RawDevice => WorkloadTarget::Device(node.path().into()),
+            Access::MinfsLibrary => WorkloadTarget::Minfs(node.path().into()),
+            Access::Mounted => WorkloadTarget::Directory(instance.directory()),
         };
-        let place = self.load_place();
+        let place = self.workload_place();
         let made = std::fs::create_dir_all(&place);
-        let task = LoadTask {
+        let task = WorkloadTask {
             load: spec.workload.load.clone(),
             target,
             device: Some(node.path().into()),
@@ -117,34 +117,35 @@ impl<'a> Bench<'a> {
             scratch: place,
             prepared,
         };
-        let talk = made
-            .and_then(|()| Talk::begin(&task))
-            .map_err(|error| Failure::of(format!("writing the load's task: {error}")))?;
-        Ok((Talk::command(None)?, talk))
+        let channel = made
+            .and_then(|()| WorkloadChannel::begin(&task))
+            .map_err(|error| StepFailure::of(format!("writing the workload's task: {error}")))?;
+        Ok((WorkloadChannel::command(None)?, channel))
     }
 
-    /// Where the load's process has its own files.
-    pub fn load_place(&self) -> PathBuf {
+    /// Where the workload's process has its own files.
+    pub fn workload_place(&self) -> PathBuf {
         self.place.join("load")
     }
 
-    /// The load, while its acknowledgements are received.
-    pub fn load(&self, instance: &dyn Instance, prepared: Value) -> Result<(), Failure> {
+    /// The workload, while its acknowledgements are received.
+    pub fn load(&self, instance: &dyn Instance, prepared: Value) -> Result<(), StepFailure> {
         let pipe = self.pipe();
         let failed =
-            |error: io::Error| Failure::of(format!("the pipe for acknowledgements: {error}"));
+            |error: io::Error| StepFailure::of(format!("the pipe for acknowledgements: {error}"));
         let receiver = Receiver::start(&pipe).map_err(failed)?;
         let load = &self.setting.spec.workload.load;
-        let (command, talk) = match load.command() {
+        let (command, channel) = match load.command() {
             Some(command) => (command, None),
             None => {
-                let (command, talk) = self.talk(LoadStage::Run, instance, Some(pipe), prepared)?;
-                (command, Some(talk))
+                let (command, channel) =
+                    self.channel(WorkloadStage::Run, instance, Some(pipe), prepared)?;
+                (command, Some(channel))
             }
         };
-        let streams = match &talk {
-            None => Streams { output: Some(receiver.pipe()), talk: None },
-            talk => Streams { output: None, talk: talk.as_ref() },
+        let streams = match &channel {
+            None => Streams { output: Some(receiver.pipe()), channel: None },
+            channel => Streams { output: None, channel: channel.as_ref() },
         };
         let disks = &self.disks;
         let acknowledge =
@@ -158,7 +159,7 @@ impl<'a> Bench<'a> {
         })
     }
 
-    /// The pipe into which the load acknowledges.
+    /// The pipe into which the workload acknowledges.
     fn pipe(&self) -> PathBuf {
         self.place.join("acknowledgements")
     }
@@ -169,7 +170,7 @@ impl<'a> Bench<'a> {
         command: &CommandLine,
         directory: &Path,
         streams: Streams<'_>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), StepFailure> {
         let Setting { spec, stop, .. } = &self.setting;
         let pipe = self.pipe().display().to_string();
         let directory_text = directory.display().to_string();
@@ -183,49 +184,49 @@ impl<'a> Bench<'a> {
         let limit = spec.timeout_ns.map(Duration::from_nanos);
         let deadline = limit.map(|limit| Instant::now() + limit);
         let standard_output = streams.output;
-        let bounds = Bounds { deadline, standard_output, ..Bounds::default() };
-        let (output, talk) = (Output::Null, streams.talk);
-        let ran = command::run(command, directory, &environment, bounds, &output, talk, stop)
-            .map_err(|error| Failure::of(error.to_string()))?;
+        let bounds = CommandBounds { deadline, standard_output, ..CommandBounds::default() };
+        let (output, channel) = (OutputTarget::Null, streams.channel);
+        let ran = command::run(command, directory, &environment, bounds, &output, channel, stop)
+            .map_err(|error| StepFailure::of(error.to_string()))?;
         match (&ran.end, ran.usage.exit_code) {
-            (End::Stopped, _) => Err(Failure::Stopped),
-            (End::TimedOut, _) => Err(Failure::of(format!(
+            (CommandEnd::Stopped, _) => Err(StepFailure::Stopped),
+            (CommandEnd::TimedOut, _) => Err(StepFailure::of(format!(
                 "{name} did not end within {} s; give it a bound of its own, or a longer --timeout",
                 limit.unwrap_or_default().as_secs()
             ))),
-            (End::Exited, Some(0)) => Ok(()),
-            (End::Exited, code) => Err(Failure::explained(
+            (CommandEnd::Exited, Some(0)) => Ok(()),
+            (CommandEnd::Exited, code) => Err(StepFailure::explained(
                 format!("{name} exited with {}", code_text(code)),
                 &ran.said,
             )),
         }
     }
 
-    pub fn file_system(&self) -> Result<&'static FileSystem, Failure> {
+    pub fn file_system(&self) -> Result<&'static FileSystem, StepFailure> {
         let is_command = self.setting.spec.workload.load.command().is_some();
-        let known = filesystem::of(&self.setting.spec.contender).map_err(Failure::of)?;
+        let known = filesystem::of(&self.setting.spec.contender).map_err(StepFailure::of)?;
         let is_cut = known.why_not_cut().is_none();
         if is_cut && (known.access == Access::Mounted || !is_command) {
             Ok(known)
         } else {
-            Err(Failure::of(format!("no recorder can be put under '{}'", known.name)))
+            Err(StepFailure::of(format!("no recorder can be put under '{}'", known.name)))
         }
     }
 
     /// The contender's stack on its device.
-    pub fn instance(&self) -> Result<Box<dyn Instance>, Failure> {
+    pub fn instance(&self) -> Result<Box<dyn Instance>, StepFailure> {
         self.instance_without(None)
     }
 
     /// The same, where a layer has lost the member of this number.
-    fn instance_without(&self, lost: Option<u32>) -> Result<Box<dyn Instance>, Failure> {
+    fn instance_without(&self, lost: Option<u32>) -> Result<Box<dyn Instance>, StepFailure> {
         let file_system = self.file_system()?;
         let contender = &self.setting.spec.contender;
-        lower::check(contender).map_err(Failure::of)?;
-        upper::check(contender).map_err(Failure::of)?;
+        lower::check(contender).map_err(StepFailure::of)?;
+        upper::check(contender).map_err(StepFailure::of)?;
         let devices = self.device.borrow().as_ref().map(Attached::all).unwrap_or_default();
-        lower::check_devices(contender, devices.len()).map_err(Failure::of)?;
-        let below = lower::Stack::new(contender, devices, self.setting.scratch);
+        lower::check_devices(contender, devices.len()).map_err(StepFailure::of)?;
+        let below = lower::LowerStack::new(contender, devices, self.setting.scratch);
         Ok(if below.is_empty() {
             upper::begin(file_system, self.stage())
         } else {
@@ -234,7 +235,11 @@ impl<'a> Bench<'a> {
     }
 
     /// Makes the file system, or copies the aged one to the device: the recording has what was copied, too.
-    pub fn make(&self, instance: &mut dyn Instance, tools: &mut Toolbox) -> Result<(), Failure> {
+    pub fn make(
+        &self,
+        instance: &mut dyn Instance,
+        tools: &mut Toolbox,
+    ) -> Result<(), StepFailure> {
         let Setting { spec, cuts, host, stop, .. } = &self.setting;
         let Some(aged) = aged::of(spec)? else { return instance.make(tools) };
         aged::restore(aged, &self.node(), cuts.size_bytes, host, stop)?;
@@ -242,7 +247,7 @@ impl<'a> Bench<'a> {
     }
 
     /// The number of the member that a state has lost, where one is to be.
-    pub fn lost_member(&self, state: &State) -> Option<u32> {
+    pub fn lost_member(&self, state: &CrashState) -> Option<u32> {
         let Setting { spec, cuts, .. } = &self.setting;
         let (_, members) = lower::can_lose(&spec.contender).filter(|_| cuts.lose_member)?;
         // Of the instant alone, so that it stays the same whatever else is lost.
@@ -251,7 +256,7 @@ impl<'a> Bench<'a> {
     }
 
     /// The same in words.
-    pub fn lost_member_text(&self, state: &State) -> Option<String> {
+    pub fn lost_member_text(&self, state: &CrashState) -> Option<String> {
         let (layer, _) = lower::can_lose(&self.setting.spec.contender)?;
         let number = self.lost_member(state)? + 1;
         Some(format!("member {number} of {}", layer.name))
@@ -266,24 +271,30 @@ impl<'a> Bench<'a> {
     }
 
     /// The node of its device.
-    pub fn node(&self) -> Node {
+    pub fn node(&self) -> DeviceNode {
         self.device.borrow().as_ref().expect("something is served by now").node().clone()
     }
 
     /// Where the file system stands.
-    pub fn stage(&self) -> Stage {
+    pub fn stage(&self) -> InstanceContext {
         let device = self.device.borrow();
         let attached = device.as_ref().expect("something is served by now");
         let (node, size_bytes) = (Some(attached.node()), attached.size_bytes());
-        Stage::new(&self.setting.spec.contender, node, size_bytes, false, self.setting.scratch)
+        InstanceContext::new(
+            &self.setting.spec.contender,
+            node,
+            size_bytes,
+            false,
+            self.setting.scratch,
+        )
     }
 
-    pub fn disks(&self) -> MutexGuard<'_, Served> {
+    pub fn disks(&self) -> MutexGuard<'_, ServedDevice> {
         self.disks.lock().expect("no thread panics while it asks")
     }
 
     /// Makes devices of what is served.
-    pub fn attach(&self, pages: Pages) -> Result<(), Failure> {
+    pub fn attach(&self, pages: Pages) -> Result<(), StepFailure> {
         let open = |(number, bytes)| -> io::Result<(File, u64)> {
             Ok((self.disks().open(number, pages)?, bytes))
         };
@@ -296,10 +307,10 @@ impl<'a> Bench<'a> {
     /// Does something with the file system, not yet mounted, that a power cut leaves, and gives everything back.
     pub fn after_cut<R>(
         &self,
-        state: &State,
-        flushes: Flushes,
-        act: impl FnOnce(&mut dyn Instance, &mut Toolbox) -> Result<R, Failure>,
-    ) -> Result<R, Failure> {
+        state: &CrashState,
+        flushes: FlushPolicy,
+        act: impl FnOnce(&mut dyn Instance, &mut Toolbox) -> Result<R, StepFailure>,
+    ) -> Result<R, StepFailure> {
         self.cut(state, flushes)?;
         let mut tools = self.tools(None);
         let mut instance = self.instance_without(self.lost_member(state))?;
@@ -311,13 +322,13 @@ impl<'a> Bench<'a> {
     }
 
     /// Puts what a power cut leaves on the device.
-    pub fn cut(&self, state: &State, flushes: Flushes) -> Result<(), Failure> {
+    pub fn cut(&self, state: &CrashState, flushes: FlushPolicy) -> Result<(), StepFailure> {
         let is_attached = self.device.borrow().is_some();
         let change = || self.disks().cut(state, flushes);
         if is_attached {
             let device = self.device.borrow();
             let attached = device.as_ref().expect("it is attached");
-            attached.change(change).map_err(Failure::from)
+            attached.change(change).map_err(StepFailure::from)
         } else {
             change().map_err(served_failure)?;
             self.attach(Pages::Kept)

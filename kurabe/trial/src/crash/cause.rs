@@ -1,7 +1,7 @@
 //! Why something acknowledged is missing, as far as the recording and the failing disk say.
 //!
 //! The recording says which flushes completed before which acknowledgement, and when the lost writes
-//! arrived. The files on the failing disk are compared with those at the end of the load. What follows
+//! arrived. The files on the failing disk are compared with those at the end of the workload. What follows
 //! from neither is not guessed.
 
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use std::io::Read;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use crash::{Instant, Log, Operation, Request, State};
+use crash::{CrashState, Instant, Log, RecordedRequest, RequestKind};
 use serde::{Deserialize, Serialize};
 
 /// Files and bytes of a disk that are read; of a disk with more no cause is taken from its files.
@@ -23,7 +23,7 @@ const BLOCK_BYTES: usize = 4096;
 /// Why a state fails.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
-pub enum Cause {
+pub enum FailureCause {
     /// A layer of the contender takes flushes and does nothing.
     FlushesIgnored,
     /// No flush completed after an acknowledgement, and others followed.
@@ -39,11 +39,11 @@ pub enum Cause {
     WrittenLater,
 }
 
-impl fmt::Display for Cause {
+impl fmt::Display for FailureCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Cause::FlushesIgnored => f.write_str("the layer ignore-flush dropped the flushes"),
-            Cause::NoFlush { after } => {
+            FailureCause::FlushesIgnored => f.write_str("the layer ignore-flush dropped the flushes"),
+            FailureCause::NoFlush { after } => {
                 let since = match after {
                     Some(after) => format!("between acknowledgement '{after}' and the last one"),
                     None => "before the last acknowledgement".into(),
@@ -53,13 +53,13 @@ impl fmt::Display for Cause {
                     "no flush completed {since}: the workload did not sync, or the file system does not flush"
                 )
             }
-            Cause::WrittenUnflushed => f.write_str(
+            FailureCause::WrittenUnflushed => f.write_str(
                 "the lost writes reached the disk before the acknowledgement, and no flush followed them",
             ),
-            Cause::WrittenAfter => f.write_str(
+            FailureCause::WrittenAfter => f.write_str(
                 "the lost writes came after the acknowledgement, and what it says depends on them: it was not written yet, or it was being replaced",
             ),
-            Cause::WrittenLater => f.write_str(
+            FailureCause::WrittenLater => f.write_str(
                 "a flush completed before the acknowledgement, but what is missing was not on the disk yet; the workload may have synced a file and not its directory, or another file",
             ),
         }
@@ -69,7 +69,7 @@ impl fmt::Display for Cause {
 /// What a file of the failing disk shows.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
-pub enum Trace {
+pub enum FileTrace {
     /// Its size is there and its bytes are not.
     SizeBeforeBytes {
         /// Its path below the mounted directory.
@@ -86,15 +86,15 @@ pub enum Trace {
     },
 }
 
-impl fmt::Display for Trace {
+impl fmt::Display for FileTrace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Trace::SizeBeforeBytes { file, size, first } => write!(
+            FileTrace::SizeBeforeBytes { file, size, first } => write!(
                 f,
                 "the size of {} ({size} bytes) became durable before its data: from byte {first} on it reads as zeros that nobody wrote",
                 file.display()
             ),
-            Trace::NameBeforeBytes { file } => write!(
+            FileTrace::NameBeforeBytes { file } => write!(
                 f,
                 "the name {} became durable before its data: the file is empty",
                 file.display()
@@ -103,15 +103,21 @@ impl fmt::Display for Trace {
     }
 }
 
-impl Cause {
-    /// What a recording says of a failing state; the load began at `from`.
-    pub fn of(log: &Log, from: Instant, state: &State, ignores_flushes: bool) -> Option<Cause> {
+impl FailureCause {
+    /// What a recording says of a failing state; the workload began at `from`.
+    pub fn of(
+        log: &Log,
+        from: Instant,
+        state: &CrashState,
+        ignores_flushes: bool,
+    ) -> Option<FailureCause> {
         if ignores_flushes {
-            return Some(Cause::FlushesIgnored);
+            return Some(FailureCause::FlushesIgnored);
         }
         let acknowledged = &log.acknowledgements[..state.acknowledged];
         let last = acknowledged.last()?;
-        let is_flush = |one: &&Request| one.operation == Operation::Flush && one.arrived > from;
+        let is_flush =
+            |one: &&RecordedRequest| one.operation == RequestKind::Flush && one.arrived > from;
         let flushed = log.requests.iter().filter(is_flush);
         let flushed = flushed.filter_map(|one| one.replied).filter(|at| *at <= last.instant).max();
         let covered = acknowledged.partition_point(|one| Some(one.instant) < flushed);
@@ -119,15 +125,15 @@ impl Cause {
         let covered = covered + usize::from(flushed.is_some());
         if covered < acknowledged.len() {
             let after = covered.checked_sub(1).map(|one| acknowledged[one].text.to_string());
-            return Some(Cause::NoFlush { after });
+            return Some(FailureCause::NoFlush { after });
         }
         let mut arrived = state.lost.iter().map(|lost| log.requests[lost.request].arrived);
         Some(if state.lost.is_empty() {
-            Cause::WrittenLater
+            FailureCause::WrittenLater
         } else if arrived.all(|at| at > last.instant) {
-            Cause::WrittenAfter
+            FailureCause::WrittenAfter
         } else {
-            Cause::WrittenUnflushed
+            FailureCause::WrittenUnflushed
         })
     }
 }
@@ -170,7 +176,7 @@ impl Files {
         Some(Files(files))
     }
 
-    /// What the files of a failing disk show beside those from which the load began and those that it
+    /// What the files of a failing disk show beside those from which the workload began and those that it
     /// left. `wrote_zeros` says whether a block of a file was ever written as zeros, which then are not the
     /// file system's.
     pub fn trace(
@@ -178,12 +184,12 @@ impl Files {
         begun: &Files,
         left: &Files,
         wrote_zeros: impl Fn(&Path, u64, &[u8]) -> bool,
-    ) -> Option<Trace> {
+    ) -> Option<FileTrace> {
         self.0.iter().find_map(|(path, bytes)| {
             let (before, written) = (begun.0.get(path), left.0.get(path)?);
             let file = path.clone();
             if bytes.is_empty() && !written.is_empty() && before.is_none() {
-                return Some(Trace::NameBeforeBytes { file });
+                return Some(FileTrace::NameBeforeBytes { file });
             }
             let old = before.map_or(0, Vec::len);
             let pairs = bytes.iter().zip(written).skip(old);
@@ -196,7 +202,7 @@ impl Files {
             let is_missing = is_zero && meant.iter().any(|byte| *byte != 0);
             let size = bytes.len() as u64;
             (is_missing && !wrote_zeros(path, block as u64, meant))
-                .then_some(Trace::SizeBeforeBytes { file, size, first: block as u64 })
+                .then_some(FileTrace::SizeBeforeBytes { file, size, first: block as u64 })
         })
     }
 }
@@ -218,8 +224,8 @@ mod tests {
                 continue;
             }
             let is_flush = event == 'f';
-            requests.push(Request {
-                operation: if is_flush { Operation::Flush } else { Operation::Write },
+            requests.push(RecordedRequest {
+                operation: if is_flush { RequestKind::Flush } else { RequestKind::Write },
                 sector: 0,
                 sectors: u64::from(!is_flush),
                 data_sector: 0,
@@ -241,29 +247,29 @@ mod tests {
         }
     }
 
-    fn cause_from(from: Instant, events: &str, lost: &[usize]) -> Option<Cause> {
+    fn cause_from(from: Instant, events: &str, lost: &[usize]) -> Option<FailureCause> {
         let log = log(events);
         let lost = lost.iter().map(|request| Lost { request: *request, first: 0, sectors: 1 });
         let acknowledged = log.acknowledgements.len();
-        let state = State { instant: log.end, lost: lost.collect(), acknowledged };
-        Cause::of(&log, from, &state, false)
+        let state = CrashState { instant: log.end, lost: lost.collect(), acknowledged };
+        FailureCause::of(&log, from, &state, false)
     }
 
-    fn cause(events: &str, lost: &[usize]) -> Option<Cause> {
+    fn cause(events: &str, lost: &[usize]) -> Option<FailureCause> {
         cause_from(0, events, lost)
     }
 
     #[test]
     fn the_flushes_before_an_acknowledgement_decide() {
         let no_flush =
-            |after: Option<&str>| Some(Cause::NoFlush { after: after.map(String::from) });
+            |after: Option<&str>| Some(FailureCause::NoFlush { after: after.map(String::from) });
         assert_eq!(cause("waa", &[0]), no_flush(None));
         assert_eq!(cause("wfawa", &[2]), no_flush(Some("0")));
         assert_eq!(cause("wfawaa", &[]), no_flush(Some("0")));
-        assert_eq!(cause("fa", &[]), Some(Cause::WrittenLater));
-        assert_eq!(cause("fwa", &[1]), Some(Cause::WrittenUnflushed));
-        assert_eq!(cause("wfaw", &[2]), Some(Cause::WrittenAfter));
-        // The setup's flush is not the load's.
+        assert_eq!(cause("fa", &[]), Some(FailureCause::WrittenLater));
+        assert_eq!(cause("fwa", &[1]), Some(FailureCause::WrittenUnflushed));
+        assert_eq!(cause("wfaw", &[2]), Some(FailureCause::WrittenAfter));
+        // The setup's flush is not the workload's.
         assert_eq!(cause_from(2, "fwa", &[1]), no_flush(None));
         assert_eq!(cause("w", &[0]), None);
     }
@@ -275,9 +281,9 @@ mod tests {
         let file = || PathBuf::from("log");
         let trace = |bytes: &[u8]| files(bytes).trace(&none, &left, |_, _, _| false);
         assert_eq!(trace(&[7; 1000]), None);
-        assert_eq!(trace(&[]), Some(Trace::NameBeforeBytes { file: file() }));
+        assert_eq!(trace(&[]), Some(FileTrace::NameBeforeBytes { file: file() }));
         let bytes = [[7; 6000], [0; 6000]].concat();
-        let found = Trace::SizeBeforeBytes { file: file(), size: 12_000, first: 8192 };
+        let found = FileTrace::SizeBeforeBytes { file: file(), size: 12_000, first: 8192 };
         assert_eq!(trace(&bytes), Some(found));
         // Other bytes say nothing, nor do zeros that were written, or were there before.
         assert_eq!(trace(&[1; 10_000]), None);

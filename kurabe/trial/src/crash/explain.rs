@@ -3,28 +3,28 @@
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use crash::{Flushes, SECTOR_BYTES, State};
+use crash::{CrashState, FlushPolicy, SECTOR_BYTES};
 
-use super::cause::{Cause, Files};
+use super::cause::{FailureCause, Files};
 use super::{Case, Recorded, Trial};
 use crate::device::layer::IGNORE_FLUSH;
 use crate::filesystem::Access;
-use crate::tool::Failure;
+use crate::tool::StepFailure;
 
 impl Recorded {
     /// Whether a block of a file was written as zeros before an instant, or nobody knows. `meant` are its bytes at
-    /// the end of the load, which prove that the block lies where the file system says.
+    /// the end of the workload, which prove that the block lies where the file system says.
     fn wrote_zeros(&self, file: &Path, at: u64, meant: &[u8], instant: crash::Instant) -> bool {
         let Some(sector) = self.places.sector_of(file, at) else { return true };
-        let covers = |request: &&crash::Request| {
-            request.operation != crash::Operation::Flush
+        let covers = |request: &&crash::RecordedRequest| {
+            request.operation != crash::RequestKind::Flush
                 && (request.sector..request.sector + request.sectors).contains(&sector)
         };
         let (mut newest, mut wrote_zeros) = (Vec::new(), false);
         for request in self.recording.log.requests.iter().filter(covers) {
             let left = (request.sector + request.sectors - sector) * SECTOR_BYTES;
             newest = vec![0; meant.len().min(left as usize)];
-            if request.operation == crash::Operation::Write {
+            if request.operation == crash::RequestKind::Write {
                 let place = (request.data_sector + sector - request.sector) * SECTOR_BYTES;
                 if self.recording.data.read_exact_at(&mut newest, place).is_err() {
                     return true;
@@ -37,13 +37,13 @@ impl Recorded {
 }
 
 impl Trial<'_, '_> {
-    /// Says what the lost writes of the cases held, as the file system's own tools have it at the end of the load,
+    /// Says what the lost writes of the cases held, as the file system's own tools have it at the end of the workload,
     /// and why the cases fail.
     pub(super) fn explain(
         &mut self,
         recorded: &Recorded,
         cases: &mut [Case],
-    ) -> Result<(), Failure> {
+    ) -> Result<(), StepFailure> {
         if cases.is_empty() {
             return Ok(());
         }
@@ -52,11 +52,11 @@ impl Trial<'_, '_> {
         let log = &recorded.recording.log;
         let ignores_flushes =
             self.setting.spec.contender.below().iter().any(|layer| layer.name == IGNORE_FLUSH);
-        let whole = State { instant: recorded.to, lost: Vec::new(), acknowledged: 0 };
-        let begun = State { instant: recorded.from, ..whole.clone() };
+        let whole = CrashState { instant: recorded.to, lost: Vec::new(), acknowledged: 0 };
+        let begun = CrashState { instant: recorded.from, ..whole.clone() };
         let mut files_begun = None;
         for case in cases.iter_mut().filter(|case| case.finding.kind.is_checked()) {
-            case.cause = Cause::of(log, recorded.from, &case.state, ignores_flushes);
+            case.cause = FailureCause::of(log, recorded.from, &case.state, ignores_flushes);
             let Some(left) = &recorded.left else { continue };
             if files_begun.is_none() {
                 files_begun = self.files(&begun)?;
@@ -71,7 +71,9 @@ impl Trial<'_, '_> {
             return Ok(());
         }
         // Mounted once, so that its journal is played back.
-        bench.after_cut(&whole, Flushes::Kept, |instance, tools| instance.mount_untimed(tools))?;
+        bench.after_cut(&whole, FlushPolicy::Kept, |instance, tools| {
+            instance.mount_untimed(tools)
+        })?;
         let mut tools = bench.tools(None);
         let mut instance = bench.instance()?;
         for case in cases.iter_mut() {
@@ -86,12 +88,12 @@ impl Trial<'_, '_> {
     }
 
     /// The files of a state; nothing where they are in no directory, or too many.
-    fn files(&self, state: &State) -> Result<Option<Files>, Failure> {
+    fn files(&self, state: &CrashState) -> Result<Option<Files>, StepFailure> {
         let bench = &self.benches[0];
         if bench.file_system()?.access != Access::Mounted {
             return Ok(None);
         }
-        bench.after_cut(state, Flushes::Kept, |instance, tools| {
+        bench.after_cut(state, FlushPolicy::Kept, |instance, tools| {
             instance.mount_untimed(tools)?;
             Ok(Files::read(&instance.directory()))
         })

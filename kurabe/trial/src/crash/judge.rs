@@ -1,4 +1,4 @@
-//! Asks the user's check about one disk, and receives the acknowledgements of the load.
+//! Asks the user's check about one disk, and receives the acknowledgements of the workload.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -9,24 +9,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crash::{Flushes, Line, Log, State};
-use lab::spec::{CommandLine, Output};
+use crash::{CrashState, FlushPolicy, Line, Log};
+use lab::spec::{CommandLine, OutputTarget};
 use measure::acknowledge::received_file;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use vocabulary::load::Stage as LoadStage;
+use vocabulary::workload::WorkloadStage;
 
 use super::Setting;
 use super::bench::Bench;
-use crate::command::{self, Bounds, End, Ran};
+use crate::command::{self, CommandBounds, CommandEnd, CommandResult};
 use crate::filesystem::Instance;
-use crate::tool::{Failure, Toolbox};
+use crate::tool::{StepFailure, Toolbox};
 
 /// How one disk was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Found {
+pub enum DiskCondition {
     /// Everything that was acknowledged is there.
     Held,
     /// The check says that something is lost (1).
@@ -41,27 +41,27 @@ pub enum Found {
     Unmountable,
 }
 
-impl Found {
+impl DiskCondition {
     /// The word for it.
     pub fn word(self) -> &'static str {
         match self {
-            Found::Held => "held",
-            Found::Lost => "lost",
-            Found::Corrupt => "corrupt",
-            Found::Unusable => "unusable",
-            Found::NeededFsck => "is mounted after fsck only",
-            Found::Unmountable => "cannot be mounted",
+            DiskCondition::Held => "held",
+            DiskCondition::Lost => "lost",
+            DiskCondition::Corrupt => "corrupt",
+            DiskCondition::Unusable => "unusable",
+            DiskCondition::NeededFsck => "is mounted after fsck only",
+            DiskCondition::Unmountable => "cannot be mounted",
         }
     }
 
     /// Whether something is lost that was promised.
     pub fn is_violation(self) -> bool {
-        !matches!(self, Found::Held | Found::NeededFsck)
+        !matches!(self, DiskCondition::Held | DiskCondition::NeededFsck)
     }
 
     /// Whether the file system was mounted as the cut left it, and the check saw a violation.
     pub fn is_checked(self) -> bool {
-        matches!(self, Found::Lost | Found::Corrupt | Found::Unusable)
+        matches!(self, DiskCondition::Lost | DiskCondition::Corrupt | DiskCondition::Unusable)
     }
 }
 
@@ -69,7 +69,7 @@ impl Found {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
     /// How it was found.
-    pub kind: Found,
+    pub kind: DiskCondition,
     /// The last lines of the check, or what mount said; absent where everything is there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub words: Option<String>,
@@ -77,9 +77,9 @@ pub struct Finding {
 
 impl Finding {
     /// Everything is there.
-    pub const HELD: Finding = Finding { kind: Found::Held, words: None };
+    pub const HELD: Finding = Finding { kind: DiskCondition::Held, words: None };
 
-    fn of(kind: Found, words: impl Into<String>) -> Finding {
+    fn of(kind: DiskCondition, words: impl Into<String>) -> Finding {
         Finding { kind, words: Some(words.into()) }
     }
 }
@@ -89,7 +89,7 @@ impl fmt::Display for Finding {
         let mut lines = self.words.as_deref().unwrap_or_default().lines();
         // A check says most in its last line, mount(8) in its first.
         let line = match self.kind {
-            Found::NeededFsck | Found::Unmountable => lines.next(),
+            DiskCondition::NeededFsck | DiskCondition::Unmountable => lines.next(),
             _ => lines.last(),
         };
         match line {
@@ -122,12 +122,12 @@ impl Tally {
     pub fn count(&mut self, finding: &Finding) {
         self.tried += 1;
         match finding.kind {
-            Found::Held => {}
-            Found::Lost => self.lost += 1,
-            Found::Corrupt => self.corrupt += 1,
-            Found::Unusable => self.unusable += 1,
-            Found::NeededFsck => self.needed_fsck += 1,
-            Found::Unmountable => self.unmountable += 1,
+            DiskCondition::Held => {}
+            DiskCondition::Lost => self.lost += 1,
+            DiskCondition::Corrupt => self.corrupt += 1,
+            DiskCondition::Unusable => self.unusable += 1,
+            DiskCondition::NeededFsck => self.needed_fsck += 1,
+            DiskCondition::Unmountable => self.unmountable += 1,
         }
     }
 
@@ -202,10 +202,10 @@ impl Bench<'_> {
     /// Mounts the disk, asks, and gives everything back.
     pub fn mount_and_ask(
         &self,
-        state: &State,
-        flushes: Flushes,
+        state: &CrashState,
+        flushes: FlushPolicy,
         acknowledged: &Acknowledged,
-    ) -> Result<Finding, Failure> {
+    ) -> Result<Finding, StepFailure> {
         let before = self.spent.get();
         let begun = Instant::now();
         let (mut cut_ns, mut asked_ns) = (0, 0);
@@ -213,7 +213,7 @@ impl Bench<'_> {
             cut_ns = ns_since(begun);
             let found = match instance.mount_untimed(tools) {
                 Ok(()) => self.ask(instance, acknowledged),
-                Err(Failure::Failed { message, output }) => {
+                Err(StepFailure::Failed { message, output }) => {
                     let words = if output.is_empty() { message } else { output };
                     self.mended(instance, tools, acknowledged, words)
                 }
@@ -242,18 +242,20 @@ impl Bench<'_> {
         tools: &mut Toolbox,
         acknowledged: &Acknowledged,
         words: String,
-    ) -> Result<Finding, Failure> {
+    ) -> Result<Finding, StepFailure> {
         let mounted = if instance.repair(tools)? {
             instance.mount_untimed(tools)
         } else {
-            Err(Failure::of("nothing repairs it"))
+            Err(StepFailure::of("nothing repairs it"))
         };
         match mounted {
             Ok(()) => match self.ask(instance, acknowledged)? {
-                Finding { kind: Found::Held, .. } => Ok(Finding::of(Found::NeededFsck, words)),
+                Finding { kind: DiskCondition::Held, .. } => {
+                    Ok(Finding::of(DiskCondition::NeededFsck, words))
+                }
                 found => Ok(found),
             },
-            Err(Failure::Failed { .. }) => Ok(Finding::of(Found::Unmountable, words)),
+            Err(StepFailure::Failed { .. }) => Ok(Finding::of(DiskCondition::Unmountable, words)),
             Err(failure) => Err(failure),
         }
     }
@@ -263,22 +265,22 @@ impl Bench<'_> {
         &self,
         instance: &dyn Instance,
         acknowledged: &Acknowledged,
-    ) -> Result<Finding, Failure> {
+    ) -> Result<Finding, StepFailure> {
         let Setting { spec, cuts, stop, .. } = &self.setting;
         let file = self.place.join("acknowledged");
         std::fs::write(&file, &acknowledged.0)
-            .map_err(|error| Failure::of(format!("writing {}: {error}", file.display())))?;
+            .map_err(|error| StepFailure::of(format!("writing {}: {error}", file.display())))?;
         let workload = &spec.workload;
-        let own = self.own_load()?.filter(|load| load.acknowledges());
-        let (line, talk) = match (&workload.check, own) {
+        let own = self.own_workload()?.filter(|load| load.acknowledges());
+        let (line, channel) = match (&workload.check, own) {
             (Some(check), _) => (with_arguments(check, &instance.directory(), &file), None),
             (None, Some(_)) => {
-                let (line, talk) =
-                    self.talk(LoadStage::Recheck, instance, Some(file), Value::Null)?;
-                (line, Some(talk))
+                let (line, channel) =
+                    self.channel(WorkloadStage::Recheck, instance, Some(file), Value::Null)?;
+                (line, Some(channel))
             }
             (None, None) => {
-                return Err(Failure::of(format!(
+                return Err(StepFailure::of(format!(
                     "nothing says what '{}' may lose; give --check",
                     workload.name
                 )));
@@ -286,17 +288,18 @@ impl Bench<'_> {
         };
         let begun = Instant::now();
         let alone = || ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-        let _alone = (talk.is_none() && !cuts.parallel_checks).then(alone);
+        let _alone = (channel.is_none() && !cuts.parallel_checks).then(alone);
         let waiting_ns = ns_since(begun);
         let deadline = Instant::now() + Duration::from_nanos(cuts.check_timeout_ns);
-        let bounds = Bounds { deadline: Some(deadline), ..Bounds::default() };
+        let bounds = CommandBounds { deadline: Some(deadline), ..CommandBounds::default() };
         // In an enclosure the directory of the check may not be there.
-        let place = match talk {
+        let place = match channel {
             Some(_) => instance.directory(),
             None => cuts.check_directory.clone(),
         };
-        let ran = command::run(&line, &place, &[], bounds, &Output::Pipe, talk.as_ref(), stop)
-            .map_err(|error| Failure::of(error.to_string()))?;
+        let ran =
+            command::run(&line, &place, &[], bounds, &OutputTarget::Pipe, channel.as_ref(), stop)
+                .map_err(|error| StepFailure::of(error.to_string()))?;
         let mut spent = self.spent.get();
         spent += Spent { waiting_ns, check_ns: ns_since(begun) - waiting_ns, ..Spent::default() };
         self.spent.set(spent);
@@ -305,16 +308,18 @@ impl Bench<'_> {
 }
 
 /// What a check that has run says.
-pub fn finding_of(ran: Ran) -> Result<Finding, Failure> {
+pub fn finding_of(ran: CommandResult) -> Result<Finding, StepFailure> {
     let words = ran.said;
     match (ran.end, ran.usage.exit_code) {
-        (End::Stopped, _) => Err(Failure::Stopped),
-        (End::TimedOut, _) => Ok(Finding::of(Found::Unusable, "the check did not end")),
-        (End::Exited, Some(0)) => Ok(Finding::HELD),
-        (End::Exited, Some(1)) => Ok(Finding::of(Found::Lost, words)),
-        (End::Exited, Some(2)) => Ok(Finding::of(Found::Corrupt, words)),
-        (End::Exited, Some(3)) => Ok(Finding::of(Found::Unusable, words)),
-        (End::Exited, code) => Err(Failure::Failed {
+        (CommandEnd::Stopped, _) => Err(StepFailure::Stopped),
+        (CommandEnd::TimedOut, _) => {
+            Ok(Finding::of(DiskCondition::Unusable, "the check did not end"))
+        }
+        (CommandEnd::Exited, Some(0)) => Ok(Finding::HELD),
+        (CommandEnd::Exited, Some(1)) => Ok(Finding::of(DiskCondition::Lost, words)),
+        (CommandEnd::Exited, Some(2)) => Ok(Finding::of(DiskCondition::Corrupt, words)),
+        (CommandEnd::Exited, Some(3)) => Ok(Finding::of(DiskCondition::Unusable, words)),
+        (CommandEnd::Exited, code) => Err(StepFailure::Failed {
             message: format!(
                 "the check exited with {}; it says 0 for ok, 1 for lost, 2 for corrupt, 3 for unusable",
                 code_text(code)
@@ -342,7 +347,7 @@ pub fn with_arguments(check: &CommandLine, directory: &Path, acknowledged: &Path
     CommandLine::Words(words)
 }
 
-/// Bytes of an acknowledgement, and how many there can be: they are kept in memory, also those of a load that does as
+/// Bytes of an acknowledgement, and how many there can be: they are kept in memory, also those of a workload that does as
 /// a stranger's job says.
 const LINE_BYTES_MAX: usize = 64 << 10;
 const LINES_MAX: u64 = 4_000_000;
@@ -351,7 +356,7 @@ const LINES_MAX: u64 = 4_000_000;
 pub struct Receiver {
     pipe: File,
     path: PathBuf,
-    /// How many lines were handed on, for a load that waits for that.
+    /// How many lines were handed on, for a workload that waits for that.
     received: File,
     is_ended: AtomicBool,
 }
@@ -374,12 +379,12 @@ impl Receiver {
         &self.pipe
     }
 
-    /// The load has ended: what is in the pipe by now is all.
+    /// The workload has ended: what is in the pipe by now is all.
     pub fn end(&self) {
         self.is_ended.store(true, Ordering::Release);
     }
 
-    /// Hands on each line until the load has ended and the pipe is empty. What the load wrote last counts
+    /// Hands on each line until the workload has ended and the pipe is empty. What the workload wrote last counts
     /// as a line without a line break too.
     pub fn receive(&self, mut each: impl FnMut(Line) -> io::Result<()>) -> io::Result<()> {
         let (mut begun, mut received) = (Vec::new(), 0_u64);
@@ -434,7 +439,7 @@ mod tests {
 
     #[test]
     fn a_finding_is_written_as_results_have_it() {
-        let lost = Finding::of(Found::NeededFsck, "first\nlast");
+        let lost = Finding::of(DiskCondition::NeededFsck, "first\nlast");
         for (finding, text, shown) in [
             (Finding::HELD, r#"{"kind":"held"}"#, "held"),
             (
@@ -442,7 +447,7 @@ mod tests {
                 r#"{"kind":"needed-fsck","words":"first\nlast"}"#,
                 "is mounted after fsck only: first",
             ),
-            (Finding::of(Found::Lost, ""), r#"{"kind":"lost","words":""}"#, "lost"),
+            (Finding::of(DiskCondition::Lost, ""), r#"{"kind":"lost","words":""}"#, "lost"),
         ] {
             assert_eq!(serde_json::to_string(&finding).unwrap(), text);
             assert_eq!(serde_json::from_str::<Finding>(text).unwrap(), finding);

@@ -1,4 +1,4 @@
-//! What lies where on a device: the pieces of the files that are there at the end of a load, so that a lost write can be
+//! What lies where on a device: the pieces of the files that are there at the end of a workload, so that a lost write can be
 //! named.
 
 use std::fs;
@@ -6,8 +6,8 @@ use std::path::Path;
 
 use crash::SECTOR_BYTES;
 
-use loads::extents::extents;
 use serde::{Deserialize, Serialize};
+use workloads::extents::extents;
 
 use super::cause::open_file;
 use crate::filesystem::Owner;
@@ -26,14 +26,14 @@ struct Piece {
 
 /// The pieces of all files.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct Places {
+pub struct FileMap {
     pieces: Vec<Piece>,
 }
 
-impl Places {
+impl FileMap {
     /// Looks at every file below a directory. A file system that does not say where its files lie, or counts in
     /// addresses of its own, has none.
-    pub fn of(directory: &Path) -> Places {
+    pub fn of(directory: &Path) -> FileMap {
         let mut pieces = Vec::new();
         let mut add = |path: &Path, prefix: &str| {
             let Some(Ok(found)) = open_file(path).map(|file| extents(&file)) else { return };
@@ -63,7 +63,7 @@ impl Places {
             }
         }
         pieces.sort_by_key(|piece| piece.physical);
-        Places { pieces }
+        FileMap { pieces }
     }
 
     /// The sector where a byte of a file lies, as far as the file system says.
@@ -109,7 +109,7 @@ mod tests {
         fs::create_dir(&below).unwrap();
         fs::write(below.join("file"), vec![7; 9000]).unwrap();
         File::open(below.join("file")).unwrap().sync_all().unwrap();
-        let places = Places::of(home.path());
+        let places = FileMap::of(home.path());
         let has = |owner: &str| {
             let piece = places.pieces.iter().find(|piece| piece.owner == owner);
             piece.map(|piece| {

@@ -4,13 +4,13 @@ use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, FileTypeExt};
 
-use crash::{Log, Request, SECTOR_BYTES};
+use crash::{Log, RecordedRequest, SECTOR_BYTES};
 
 use crate::device::lies_in_memory;
 use crate::facts::memory_bytes;
 
 /// Bytes that a recording may have: an eighth of what is free where it lies is left for the result. One in memory
-/// stands beside the disk that the load has written, so that both have two thirds of what is free.
+/// stands beside the disk that the workload has written, so that both have two thirds of what is free.
 pub fn recording_bytes_max(data: &File) -> u64 {
     if let Some(bytes) = device_bytes(data) {
         return bytes;
@@ -33,8 +33,9 @@ fn device_bytes(mut data: &File) -> Option<u64> {
 
 /// Copies what was written at any time. The rest, and zeros, stay holes.
 pub fn copy_written(disk: &File, image: &File, log: &Log) -> io::Result<()> {
-    let bytes_of =
-        |one: &Request| (one.sector * SECTOR_BYTES, (one.sector + one.sectors) * SECTOR_BYTES);
+    let bytes_of = |one: &RecordedRequest| {
+        (one.sector * SECTOR_BYTES, (one.sector + one.sectors) * SECTOR_BYTES)
+    };
     let mut written: Vec<(u64, u64)> = log.requests.iter().map(bytes_of).collect();
     written.sort_unstable();
     let mut buffer = vec![0; 1 << 20];

@@ -7,15 +7,15 @@ use crash::{Log, Recording};
 use serde::{Deserialize, Serialize};
 
 use super::bench::Bench;
-use super::places::Places;
+use super::places::FileMap;
 use super::{CASES_MAX, Case, CrashReport, CrashVerdict, Recorded, Trial};
-use crate::tool::Failure;
+use crate::tool::StepFailure;
 
 /// A share of the work, where several machines do it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Share {
-    /// The load is recorded, and no state is tried.
+pub enum StateShare {
+    /// The workload is recorded, and no state is tried.
     Recording,
     /// Each state is tried whose place among all is this one or a multiple of `of` after it.
     States {
@@ -34,7 +34,7 @@ pub struct Kept {
     log: Log,
     from: crash::Instant,
     to: crash::Instant,
-    places: Places,
+    places: FileMap,
 }
 
 impl Kept {
@@ -45,7 +45,7 @@ impl Kept {
     }
 
     /// The recording on a bench, with its bytes.
-    pub(super) fn taken(&self, bench: &Bench<'_>, data: File) -> Result<Recorded, Failure> {
+    pub(super) fn taken(&self, bench: &Bench<'_>, data: File) -> Result<Recorded, StepFailure> {
         let Kept { log, from, to, places } = self.clone();
         bench.take(&log)?;
         let recording = Arc::new(Recording { log, data: Arc::new(data) });
@@ -57,7 +57,7 @@ impl Trial<'_, '_> {
     /// Those of some things that are this share's, with their places among all.
     pub(super) fn own<T>(&self, all: Vec<T>) -> Vec<(usize, T)> {
         let (first, of) = match &self.share {
-            Some(Share::States { first, of, .. }) => (*first, (*of).max(1)),
+            Some(StateShare::States { first, of, .. }) => (*first, (*of).max(1)),
             _ => (0, 1),
         };
         all.into_iter().enumerate().skip(first).step_by(of).collect()

@@ -10,31 +10,31 @@ use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use block::loop_status;
-use lab::event::Mark;
-use lab::spec::{Device, Part};
+use lab::event::DiskMark;
+use lab::spec::{Device, DevicePart};
 use rustix::fs::{AtFlags, OFlags, StatxFlags};
 
 use super::layer;
 use super::loop_node::{self, Backing, RELEASE_WAIT_MAX, Released};
-use super::served::{Said, Served};
-use super::{BlockDeviceFacts, DeviceError, Ground, Site, is_kurabes_guest, kind};
+use super::served::{Said, ServedDevice};
+use super::{AttachSite, AttachedFacts, BlockDeviceFacts, DeviceError, is_kurabes_guest, kind};
 use crate::ledger::{Ledger, Taken};
 use crate::lower;
-use crate::node::Node;
+use crate::node::DeviceNode;
 use crate::scratch::Occupied;
 use crate::sys::loop_device::{self, FLAG_AUTOCLEAR, FLAG_DIRECT_IO};
 
 /// A device that is attached for one trial. Given back when dropped, but only
 /// [`Attached::detach`] says how that went.
 pub struct Attached {
-    node: Node,
+    node: DeviceNode,
     size_bytes: u64,
     notes: Vec<String>,
     taken: Option<TakenNode>,
     /// What stands below the loop device, where the device has layers.
-    served: Option<Served>,
+    served: Option<ServedDevice>,
     disk_below: Option<u64>,
-    ground: Option<Box<dyn Ground>>,
+    ground: Option<Box<dyn AttachedFacts>>,
     /// Further devices of the contender's.
     others: Vec<Attached>,
 }
@@ -58,14 +58,18 @@ struct TakenNode {
 /// then writes zeros where it is asked for zeros. Holes that an earlier trial was allowed to make are
 /// filled first.
 /// Errors: [`DeviceError`]; nothing stays attached.
-pub fn attach(device: &Device, discard: bool, site: &Site<'_>) -> Result<Attached, DeviceError> {
-    let mut first = attach_one(device, discard, site, site.scratch.room())?;
+pub fn attach(
+    device: &Device,
+    discard: bool,
+    site: &AttachSite<'_>,
+) -> Result<Attached, DeviceError> {
+    let mut first = attach_one(device, discard, site, site.scratch.work())?;
     if !device.others.is_empty() && !is_kurabes_guest() {
         return Err(DeviceError::Refused("several devices are attached in a guest only".into()));
     }
     for (number, other) in (2..).zip(&device.others) {
         // Each has a server of its layers.
-        let room = site.scratch.room().join(format!("device-{number}"));
+        let room = site.scratch.work().join(format!("device-{number}"));
         fs::create_dir(&room).map_err(DeviceError::system(format!("making {}", room.display())))?;
         let mut other = attach_one(other, discard, site, &room)?;
         first.notes.append(&mut other.notes);
@@ -77,7 +81,7 @@ pub fn attach(device: &Device, discard: bool, site: &Site<'_>) -> Result<Attache
 fn attach_one(
     device: &Device,
     discard: bool,
-    site: &Site<'_>,
+    site: &AttachSite<'_>,
     room: &Path,
 ) -> Result<Attached, DeviceError> {
     let kind = kind(&device.kind).ok_or_else(|| {
@@ -87,7 +91,7 @@ fn attach_one(
     let whole_bytes = ground.size_bytes();
     let part = match device.part {
         None => 0..whole_bytes,
-        Some(Part { offset_bytes, size_bytes }) => offset_bytes..offset_bytes + size_bytes,
+        Some(DevicePart { offset_bytes, size_bytes }) => offset_bytes..offset_bytes + size_bytes,
     };
     if part.end > whole_bytes {
         return Err(DeviceError::Refused(format!(
@@ -113,7 +117,8 @@ fn attach_one(
     let mut block_size_bytes = block_size_bytes(&file);
     let mut served = None;
     if !layers.is_empty() {
-        let mut server = Served::start(file, room).map_err(system("serving the layers on"))?;
+        let mut server =
+            ServedDevice::start(file, room).map_err(system("serving the layers on"))?;
         (file, block_size_bytes) =
             server.layers(&layers).map_err(system("serving the layers on"))?;
         served = Some(server);
@@ -199,7 +204,7 @@ pub fn attach_image(
 }
 
 impl Attached {
-    fn new(node: Node, size_bytes: u64, taken: Option<TakenNode>) -> Attached {
+    fn new(node: DeviceNode, size_bytes: u64, taken: Option<TakenNode>) -> Attached {
         let (notes, served, disk_below, ground) = (Vec::new(), None, None, None);
         let others = Vec::new();
         Attached { node, size_bytes, notes, taken, served, disk_below, ground, others }
@@ -245,7 +250,7 @@ impl Attached {
     }
 
     /// The device node that mkfs and mount are given.
-    pub fn node(&self) -> &Node {
+    pub fn node(&self) -> &DeviceNode {
         &self.node
     }
 
@@ -255,7 +260,7 @@ impl Attached {
     }
 
     /// Each of the devices, and its size in bytes.
-    pub fn all(&self) -> Vec<(Node, u64)> {
+    pub fn all(&self) -> Vec<(DeviceNode, u64)> {
         let each = std::iter::once(self).chain(&self.others);
         each.map(|one| (one.node.clone(), one.size_bytes)).collect()
     }
@@ -308,17 +313,17 @@ impl Attached {
 
     /// Keeps every request of the modelled disk from now on.
     pub fn keep_trace(&mut self) -> io::Result<()> {
-        self.served.as_mut().map_or(Ok(()), Served::keep_trace)
+        self.served.as_mut().map_or(Ok(()), ServedDevice::keep_trace)
     }
 
     /// The trace that was kept, where a disk is modelled, and how many requests found no room.
     pub fn trace(&mut self) -> io::Result<Option<(File, u64)>> {
-        self.served.as_mut().map(Served::trace).transpose()
+        self.served.as_mut().map(ServedDevice::trace).transpose()
     }
 
     /// Whether what serves the layers has ended before its time, and how.
     pub fn has_ended(&mut self) -> io::Result<Option<ExitStatus>> {
-        self.served.as_mut().map_or(Ok(None), Served::has_ended)
+        self.served.as_mut().map_or(Ok(None), ServedDevice::has_ended)
     }
 
     /// From now on, what is found on a real device is the trial's.
@@ -328,8 +333,8 @@ impl Attached {
         }
     }
 
-    /// Notes what the trial has made on a real device, and says it for the runner; see [`Ground`].
-    pub fn note_made(&mut self, kind: Option<&str>) -> Result<Vec<Mark>, DeviceError> {
+    /// Notes what the trial has made on a real device, and says it for the runner; see [`AttachedFacts`].
+    pub fn note_made(&mut self, kind: Option<&str>) -> Result<Vec<DiskMark>, DeviceError> {
         let shown = self.node.shown().to_string();
         let ground = self.ground.as_mut().map(|ground| ground.note_made(kind));
         let system = DeviceError::system(format!("looking at what was made on {shown}"));
@@ -373,7 +378,7 @@ impl Attached {
                 .map_err(DeviceError::system(format!("giving back {}", self.node.shown())))?;
         }
         self.node.remove();
-        let ended = self.served.take().map(Served::end).transpose();
+        let ended = self.served.take().map(ServedDevice::end).transpose();
         let said = ended.map_err(DeviceError::system("ending what served the layers"))?;
         if let Some(mut ground) = self.ground.take() {
             ground.release().map_err(DeviceError::system(format!("wiping {}", ground.text())))?;
@@ -429,8 +434,9 @@ fn attach_file(
             result => result,
         };
         let status = configured.and_then(|()| loop_status(device.as_fd()));
-        let made = status
-            .and_then(|status| Ok((status, Node::of(&device, &loop_node::name(index), scratch)?)));
+        let made = status.and_then(|status| {
+            Ok((status, DeviceNode::of(&device, &loop_node::name(index), scratch)?))
+        });
         match made {
             Ok((status, node)) => {
                 let device = Some(device);

@@ -14,20 +14,20 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use block::claim::{Claim, ClaimError, Identity, Pinned, Signature, claim, signatures_of};
-use lab::event::Mark;
+use block::claim::{Claim, ClaimError, DeviceIdentity, Pinned, Signature, claim, signatures_of};
+use lab::event::DiskMark;
 use lab::spec::Device;
 use rustix::fs::{FileType, OFlags};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Base, BlockDeviceFacts, Claimed, DeviceError, DeviceFacts, Ground, Kind, Left, Making, Node,
-    Prepared, Request, fill,
+    AttachedFacts, Base, BlockDeviceFacts, Claimed, DeviceError, DeviceFacts, DeviceKind,
+    DeviceNode, Left, Making, PreparedDevice, Request, fill,
 };
 use crate::ledger::random_bits;
 
 /// A real block device.
-pub(super) static DISK: Kind = Kind {
+pub(super) static DISK: DeviceKind = DeviceKind {
     name: "disk",
     notation: "the path of a block device",
     request: |base, destroy| {
@@ -57,7 +57,7 @@ pub(super) static DISK: Kind = Kind {
         let (device, identity) = opened.map_err(taking())?;
         // It is let go again for mkfs, which takes it itself.
         take(&device, &identity, &shown).map_err(taking())?;
-        let node = Node::of(&device, &shown, site.scratch).map_err(taking())?;
+        let node = DeviceNode::of(&device, &shown, site.scratch).map_err(taking())?;
         Ok(Box::new(DiskGround { device, identity, node, is_guests, made: Made::Nothing }))
     },
 };
@@ -88,7 +88,7 @@ impl Request for DiskRequest {
         Ok(Some(claim(&self.path, &self.destroy)?))
     }
 
-    fn prepare(&self, making: &mut Making<'_>) -> Result<Box<dyn Prepared>, DeviceError> {
+    fn prepare(&self, making: &mut Making<'_>) -> Result<Box<dyn PreparedDevice>, DeviceError> {
         let path = &self.path;
         let granted = claim(path, &self.destroy)?;
         let size_bytes = granted.findings().size_bytes;
@@ -99,7 +99,7 @@ impl Request for DiskRequest {
             granted.file(),
             size_bytes,
             random_bits(),
-            fill::Order::Ascending,
+            fill::FillOrder::Ascending,
             making.stop,
             making.report,
         )
@@ -132,7 +132,7 @@ struct Granted {
     /// What the user typed.
     shown: PathBuf,
     /// Absent of the disk of a guest, which the runner never saw and which nobody else has.
-    identity: Option<Identity>,
+    identity: Option<DeviceIdentity>,
 }
 
 /// What a trial in a guest is told of a disk, and of the layers on it.
@@ -153,13 +153,13 @@ pub fn is_kurabes_guest() -> bool {
 }
 
 /// A guest's disk, as good as new. The runner claimed what the host has of it.
-fn fresh(path: &Path) -> io::Result<(File, Identity)> {
+fn fresh(path: &Path) -> io::Result<(File, DeviceIdentity)> {
     if !is_kurabes_guest() {
         let text = "it was not granted, and this is no guest of kurabe's";
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
     }
     let device = File::open(path)?;
-    let identity = Identity::of(&device)?;
+    let identity = DeviceIdentity::of(&device)?;
     let writable = block::node::reopen(&device, OFlags::RDWR)?;
     bypass_page_cache(&writable)?;
     fill::wipe_signatures(&writable, &(0..identity.size_bytes))?;
@@ -183,9 +183,9 @@ impl From<ClaimError> for DeviceError {
 }
 
 /// Whether a signature is one of those that a trial said it made. Its label and place may have changed.
-fn is_marked(signature: &Signature, marks: &[Mark]) -> bool {
+fn is_marked(signature: &Signature, marks: &[DiskMark]) -> bool {
     let uuid = signature.uuid.as_deref().unwrap_or_default();
-    let is_of = |mark: &Mark| mark.uuid.as_deref().is_none_or(|marked| marked == uuid);
+    let is_of = |mark: &DiskMark| mark.uuid.as_deref().is_none_or(|marked| marked == uuid);
     marks.iter().any(|mark| mark.kind == signature.kind && is_of(mark))
 }
 
@@ -199,7 +199,7 @@ struct PreparedDisk {
     left: RefCell<Vec<Signature>>,
 }
 
-impl Prepared for PreparedDisk {
+impl PreparedDevice for PreparedDisk {
     fn device(&self) -> &Device {
         &self.device
     }
@@ -251,8 +251,8 @@ impl Drop for PreparedDisk {
 struct DiskGround {
     /// Held so that the number of the node stays this device's.
     device: File,
-    identity: Identity,
-    node: Node,
+    identity: DeviceIdentity,
+    node: DeviceNode,
     /// Whether nobody else can have the device: it is a guest's.
     is_guests: bool,
     made: Made,
@@ -262,13 +262,13 @@ struct DiskGround {
 enum Made {
     /// Nothing yet.
     Nothing,
-    /// Whatever is found: mkfs or the load is at it.
+    /// Whatever is found: mkfs or the workload is at it.
     Anything,
     /// What bears these marks.
-    Marked(Vec<Mark>),
+    Marked(Vec<DiskMark>),
 }
 
-impl Ground for DiskGround {
+impl AttachedFacts for DiskGround {
     fn size_bytes(&self) -> u64 {
         self.identity.size_bytes
     }
@@ -277,7 +277,7 @@ impl Ground for DiskGround {
         self.node.shown()
     }
 
-    fn node(&self) -> Option<&Node> {
+    fn node(&self) -> Option<&DeviceNode> {
         Some(&self.node)
     }
 
@@ -292,7 +292,7 @@ impl Ground for DiskGround {
         &mut self,
         _: &Range<u64>,
         _: bool,
-        _: &super::Site<'_>,
+        _: &super::AttachSite<'_>,
     ) -> Result<Option<String>, DeviceError> {
         Ok(None)
     }
@@ -301,18 +301,18 @@ impl Ground for DiskGround {
         self.made = Made::Anything;
     }
 
-    fn note_made(&mut self, kind: Option<&str>) -> io::Result<Vec<Mark>> {
+    fn note_made(&mut self, kind: Option<&str>) -> io::Result<Vec<DiskMark>> {
         // The runner keeps the disk of a guest from everybody else.
         if self.is_guests {
             return Ok(Vec::new());
         }
         if let Some(kind) = kind {
-            return Ok(vec![Mark { kind: kind.into(), uuid: None }]);
+            return Ok(vec![DiskMark { kind: kind.into(), uuid: None }]);
         }
         let found = signatures_of(&self.device)?;
-        let mut marks: Vec<Mark> = Vec::new();
+        let mut marks: Vec<DiskMark> = Vec::new();
         for Signature { kind, uuid, .. } in found {
-            let mark = Mark { kind, uuid: Some(uuid.unwrap_or_default()) };
+            let mark = DiskMark { kind, uuid: Some(uuid.unwrap_or_default()) };
             if !marks.contains(&mark) {
                 marks.push(mark);
             }
@@ -345,7 +345,7 @@ impl Ground for DiskGround {
 const EXCLUSIVE_WAIT_MAX: Duration = Duration::from_secs(3);
 
 /// Opens the granted device once more, for writing and exclusively.
-fn take(device: &File, identity: &Identity, shown: &Path) -> io::Result<File> {
+fn take(device: &File, identity: &DeviceIdentity, shown: &Path) -> io::Result<File> {
     let until = Instant::now() + EXCLUSIVE_WAIT_MAX;
     loop {
         match block::node::reopen(device, OFlags::RDWR | OFlags::EXCL) {

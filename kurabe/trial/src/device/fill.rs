@@ -14,11 +14,11 @@ use std::time::Duration;
 use block::{ALIGNMENT, AlignedBuffer};
 use rustix::fs::SeekFrom;
 
-use crate::stop::Stop;
+use crate::stop::StopFlag;
 
 /// In which order the chunks of a device are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Order {
+pub enum FillOrder {
     /// One after the other, so that an image lies on its disk in one piece.
     Ascending,
     /// All over the device. The memory that a process gets first is slower to copy, by a tenth and
@@ -26,12 +26,12 @@ pub enum Order {
     Scattered,
 }
 
-impl Order {
+impl FillOrder {
     /// Bytes of one transfer.
     fn chunk_bytes(self) -> u64 {
         match self {
-            Order::Ascending => 4 << 20,
-            Order::Scattered => 64 << 10,
+            FillOrder::Ascending => 4 << 20,
+            FillOrder::Scattered => 64 << 10,
         }
     }
 
@@ -39,8 +39,8 @@ impl Order {
     /// golden section spread evenly, and without a common divisor every chunk has its turn.
     fn stride(self, chunks: u64) -> u64 {
         match self {
-            Order::Ascending => 1,
-            Order::Scattered => {
+            FillOrder::Ascending => 1,
+            FillOrder::Scattered => {
                 let golden = (chunks as f64 * 0.618_033_988_75) as u64;
                 (golden.max(1)..).find(|stride| gcd(*stride, chunks) == 1).expect("1 divides all")
             }
@@ -59,7 +59,7 @@ const REPORT_INTERVAL: Duration = Duration::from_millis(50);
 
 /// How far a filling has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Progress {
+pub struct FillProgress {
     /// Bytes written so far.
     pub done_bytes: u64,
     /// Bytes to write in all.
@@ -100,9 +100,9 @@ pub fn fill(
     file: &File,
     size_bytes: u64,
     seed: u64,
-    order: Order,
-    stop: &Stop,
-    report: &mut dyn FnMut(Progress),
+    order: FillOrder,
+    stop: &StopFlag,
+    report: &mut dyn FnMut(FillProgress),
 ) -> io::Result<()> {
     fill_range(file, 0..size_bytes, seed, order, stop, report)?;
     file.sync_all()
@@ -110,7 +110,12 @@ pub fn fill(
 
 /// Writes the bytes of `seed` wherever `file` has no data of its own in `range`, and says how many
 /// bytes that were. A file that was filled and never discarded has no such place.
-pub fn refill_holes(file: &File, range: &Range<u64>, seed: u64, stop: &Stop) -> io::Result<u64> {
+pub fn refill_holes(
+    file: &File,
+    range: &Range<u64>,
+    seed: u64,
+    stop: &StopFlag,
+) -> io::Result<u64> {
     let mut refilled_bytes = 0;
     let mut position = range.start;
     while position < range.end {
@@ -124,7 +129,7 @@ pub fn refill_holes(file: &File, range: &Range<u64>, seed: u64, stop: &Stop) -> 
             Err(rustix::io::Errno::NXIO) => range.end,
             Err(error) => return Err(error.into()),
         };
-        fill_range(file, hole..position, seed, Order::Ascending, stop, &mut |_| {})?;
+        fill_range(file, hole..position, seed, FillOrder::Ascending, stop, &mut |_| {})?;
         refilled_bytes += position - hole;
     }
     if refilled_bytes > 0 {
@@ -137,9 +142,9 @@ fn fill_range(
     file: &File,
     range: Range<u64>,
     seed: u64,
-    order: Order,
-    stop: &Stop,
-    report: &mut dyn FnMut(Progress),
+    order: FillOrder,
+    stop: &StopFlag,
+    report: &mut dyn FnMut(FillProgress),
 ) -> io::Result<()> {
     let chunk_bytes = order.chunk_bytes();
     let chunks = (range.end - range.start).div_ceil(chunk_bytes);
@@ -170,7 +175,7 @@ fn fill_range(
         let writers: Vec<_> = (0..WRITERS).map(|_| scope.spawn(writer)).collect();
         while writers.iter().any(|writer| !writer.is_finished()) {
             std::thread::park_timeout(REPORT_INTERVAL);
-            report(Progress { done_bytes: done.load(Ordering::Relaxed), total_bytes });
+            report(FillProgress { done_bytes: done.load(Ordering::Relaxed), total_bytes });
             if stop.raised() {
                 give_up.store(true, Ordering::Relaxed);
             }
@@ -180,7 +185,7 @@ fn fill_range(
     if stop.raised() && done.load(Ordering::Relaxed) < total_bytes {
         return Err(io::Error::new(io::ErrorKind::Interrupted, "the filling was stopped"));
     }
-    report(Progress { done_bytes: total_bytes, total_bytes });
+    report(FillProgress { done_bytes: total_bytes, total_bytes });
     Ok(())
 }
 
@@ -243,19 +248,19 @@ mod tests {
 
     #[test]
     fn a_file_is_filled_to_the_byte_and_its_holes_again() {
-        for order in [Order::Ascending, Order::Scattered] {
+        for order in [FillOrder::Ascending, FillOrder::Scattered] {
             is_filled_and_its_holes_again(order);
         }
     }
 
-    fn is_filled_and_its_holes_again(order: Order) {
+    fn is_filled_and_its_holes_again(order: FillOrder) {
         let file = tempfile::tempfile_in("/var/tmp").unwrap();
         let size_bytes = (9 << 20) + 4096;
         let mut reports = Vec::new();
         let mut report = |progress| reports.push(progress);
-        fill(&file, size_bytes, 5, order, &Stop::default(), &mut report).unwrap();
+        fill(&file, size_bytes, 5, order, &StopFlag::default(), &mut report).unwrap();
         assert_eq!(file.metadata().unwrap().len(), size_bytes);
-        let done = Progress { done_bytes: size_bytes, total_bytes: size_bytes };
+        let done = FillProgress { done_bytes: size_bytes, total_bytes: size_bytes };
         assert_eq!(reports.last(), Some(&done));
         let mut expected = vec![0; size_bytes as usize];
         random_bytes(5, 0, &mut expected);
@@ -265,14 +270,14 @@ mod tests {
             bytes
         };
         assert!(content(&file) == expected);
-        assert_eq!(refill_holes(&file, &(0..size_bytes), 5, &Stop::default()).unwrap(), 0);
+        assert_eq!(refill_holes(&file, &(0..size_bytes), 5, &StopFlag::default()).unwrap(), 0);
         // Holes in the middle and at the end come back as they were.
         use rustix::fs::{FallocateFlags, fallocate};
         let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         fallocate(&file, punch, 1 << 20, 64 << 10).unwrap();
         fallocate(&file, punch, 9 << 20, 4096).unwrap();
         assert!(content(&file) != expected);
-        let refilled = refill_holes(&file, &(0..size_bytes), 5, &Stop::default()).unwrap();
+        let refilled = refill_holes(&file, &(0..size_bytes), 5, &StopFlag::default()).unwrap();
         assert_eq!(refilled, (64 << 10) + 4096);
         assert!(content(&file) == expected);
     }
@@ -280,7 +285,7 @@ mod tests {
     #[test]
     fn scattered_parts_of_a_device_are_written_at_like_times() {
         for chunks in [1, 2, 144, 145, 8192] {
-            let stride = Order::Scattered.stride(chunks);
+            let stride = FillOrder::Scattered.stride(chunks);
             let mut turn = vec![0; chunks as usize];
             (0..chunks).for_each(|number| turn[(number * stride % chunks) as usize] = number);
             let of_all: BTreeSet<u64> = turn.iter().copied().collect();
@@ -296,14 +301,15 @@ mod tests {
     #[test]
     fn a_stop_ends_the_filling_and_an_error_names_the_place() {
         let file = tempfile::tempfile_in("/var/tmp").unwrap();
-        let stop = Stop::default();
+        let stop = StopFlag::default();
         stop.raise();
-        let error = fill(&file, 1 << 30, 5, Order::Ascending, &stop, &mut |_| {}).unwrap_err();
+        let error = fill(&file, 1 << 30, 5, FillOrder::Ascending, &stop, &mut |_| {}).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::Interrupted);
         assert!(file.metadata().unwrap().len() < 1 << 30);
         let full = File::options().write(true).open("/dev/full").unwrap();
         let error =
-            fill(&full, 8 << 20, 5, Order::Ascending, &Stop::default(), &mut |_| {}).unwrap_err();
+            fill(&full, 8 << 20, 5, FillOrder::Ascending, &StopFlag::default(), &mut |_| {})
+                .unwrap_err();
         assert!(error.to_string().starts_with("writing at byte "), "{error}");
     }
 }

@@ -12,7 +12,10 @@ use lab::spec::Device;
 use serde::{Deserialize, Serialize};
 
 use super::loop_node::Backing;
-use super::{BackingFacts, DeviceError, DeviceFacts, Ground, Kind, Making, Prepared, Site, fill};
+use super::{
+    AttachSite, AttachedFacts, BackingFacts, DeviceError, DeviceFacts, DeviceKind, Making,
+    PreparedDevice, fill,
+};
 use crate::ledger::random_bits;
 
 /// By what a trial finds the file and knows it again.
@@ -31,20 +34,20 @@ struct Found {
 
 /// A filled file without a name. Dropping it gives everything back, and so does the kernel when the
 /// process ends.
-pub struct Held {
+pub struct FilledFile {
     device: Device,
     facts: DeviceFacts,
     _file: File,
 }
 
-impl Held {
+impl FilledFile {
     /// Holds `file`, all of it a hole.
     pub(super) fn sparse(
-        kind: &Kind,
+        kind: &DeviceKind,
         file: File,
         size_bytes: u64,
         keeps_holes: bool,
-    ) -> io::Result<Box<dyn Prepared>> {
+    ) -> io::Result<Box<dyn PreparedDevice>> {
         file.set_len(size_bytes)?;
         let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
         let backing = Backing::of(&file)?;
@@ -55,18 +58,18 @@ impl Held {
             ..Device::default()
         };
         let facts = DeviceFacts { request: kind.name.into(), size_bytes, ..DeviceFacts::default() };
-        Ok(Box::new(Held { device, facts, _file: file }))
+        Ok(Box::new(FilledFile { device, facts, _file: file }))
     }
 
     /// Fills `file` and holds it.
     pub(super) fn fill(
-        kind: &Kind,
+        kind: &DeviceKind,
         file: File,
         size_bytes: u64,
         backing: Option<BackingFacts>,
-        order: fill::Order,
+        order: fill::FillOrder,
         making: &mut Making<'_>,
-    ) -> io::Result<Box<dyn Prepared>> {
+    ) -> io::Result<Box<dyn PreparedDevice>> {
         let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
         let (path, keeps_holes) = (path.into(), false);
         let found = Found { path, backing: Backing::of(&file)?, size_bytes, keeps_holes };
@@ -82,11 +85,11 @@ impl Held {
             devices: Vec::new(),
             fill_ns: started.elapsed().as_nanos() as u64,
         };
-        Ok(Box::new(Held { device, facts, _file: file }))
+        Ok(Box::new(FilledFile { device, facts, _file: file }))
     }
 }
 
-impl Prepared for Held {
+impl PreparedDevice for FilledFile {
     fn device(&self) -> &Device {
         &self.device
     }
@@ -110,8 +113,8 @@ struct Filled {
 pub fn ground(
     prepared: &serde_json::Value,
     on_disk: bool,
-    site: &Site<'_>,
-) -> Result<Box<dyn Ground>, DeviceError> {
+    site: &AttachSite<'_>,
+) -> Result<Box<dyn AttachedFacts>, DeviceError> {
     let found: Found = super::read(prepared)?;
     let text = found.path.display().to_string();
     let system = |what: &str| DeviceError::system(format!("{what} {text}"));
@@ -138,7 +141,7 @@ pub fn ground(
     Ok(Box::new(Filled { file, text, size_bytes, on_disk, keeps_holes }))
 }
 
-impl Ground for Filled {
+impl AttachedFacts for Filled {
     fn size_bytes(&self) -> u64 {
         self.size_bytes
     }
@@ -163,7 +166,7 @@ impl Ground for Filled {
         &mut self,
         part: &Range<u64>,
         discard: bool,
-        site: &Site<'_>,
+        site: &AttachSite<'_>,
     ) -> Result<Option<String>, DeviceError> {
         if self.keeps_holes {
             return Ok(None);
@@ -202,13 +205,13 @@ mod tests {
 
     use super::*;
     use crate::device::DeviceRequest;
-    use crate::stop::Stop;
+    use crate::stop::StopFlag;
 
     fn refusal(request: &str) -> String {
         let home = tempfile::tempdir().unwrap();
         let own = Directory::private(&home.path().join("own")).unwrap();
         let request = DeviceRequest::parse(request, None).unwrap();
-        match request.prepare(&own, &Stop::default(), &mut |_| {}) {
+        match request.prepare(&own, &StopFlag::default(), &mut |_| {}) {
             Err(DeviceError::Refused(text)) => text,
             other => panic!("{:?}", other.err()),
         }
@@ -238,7 +241,7 @@ mod tests {
         let home = tempfile::tempdir_in("/var/tmp").unwrap();
         let own = Directory::private(&home.path().join("own")).unwrap();
         let request = DeviceRequest::parse("loop:256M", None).unwrap();
-        let stop = Stop::default();
+        let stop = StopFlag::default();
         let prepared = request.prepare(&own, &stop.clone(), &mut |_| {
             assert!(own.names().unwrap().is_empty(), "an image has no name");
             stop.raise();

@@ -10,12 +10,12 @@ use lab::quantity::{about_text, size_text};
 use rustix::fs::{FallocateFlags, IFlags, OFlags};
 use trust::Directory;
 
-use super::fill::Order;
-use super::held::{Held, RESERVE_BYTES, free_bytes};
-use super::{BackingFacts, Base, DeviceError, Kind, Making, Prepared, Request};
+use super::fill::FillOrder;
+use super::held::{FilledFile, RESERVE_BYTES, free_bytes};
+use super::{BackingFacts, Base, DeviceError, DeviceKind, Making, PreparedDevice, Request};
 
 /// An image file.
-pub(super) static LOOP: Kind = Kind {
+pub(super) static LOOP: DeviceKind = DeviceKind {
     name: IMAGE,
     notation: "loop:8G or loop:8G@/DIR (an image file)",
     request: |base, _| match base {
@@ -38,7 +38,7 @@ impl Request for Image {
         Some(self.size_bytes)
     }
 
-    fn prepare(&self, making: &mut Making<'_>) -> Result<Box<dyn Prepared>, DeviceError> {
+    fn prepare(&self, making: &mut Making<'_>) -> Result<Box<dyn PreparedDevice>, DeviceError> {
         let named = self.directory.as_deref().map(open_directory).transpose()?;
         prepare_in(named.as_ref().unwrap_or(making.own), self.size_bytes, making)
     }
@@ -58,7 +58,7 @@ fn prepare_in(
     directory: &Directory,
     size_bytes: u64,
     making: &mut Making<'_>,
-) -> Result<Box<dyn Prepared>, DeviceError> {
+) -> Result<Box<dyn PreparedDevice>, DeviceError> {
     let path = fs::canonicalize(directory.descriptor_path())
         .map_err(DeviceError::system(format!("looking at {}", directory.path().display())))?;
     let system = |what: &str| DeviceError::system(format!("{what} {}", path.display()));
@@ -82,11 +82,11 @@ fn prepare_in(
         let _ = rustix::fs::ioctl_setflags(&file, IFlags::NOCOW);
     }
     allocate(&file, size_bytes).map_err(system("allocating the image in"))?;
-    Held::fill(&LOOP, file, size_bytes, backing, Order::Ascending, making)
+    FilledFile::fill(&LOOP, file, size_bytes, backing, FillOrder::Ascending, making)
         .map_err(system("filling the image in"))
 }
 
-/// Creates the image, which nobody else may read (a load may write secrets) and which has no name
+/// Creates the image, which nobody else may read (a workload may write secrets) and which has no name
 /// that could be left behind or lead to something else one day. Past the page cache where that is
 /// possible, so that the filling measures the disk and evicts nothing.
 fn create_image(directory: &Directory) -> io::Result<File> {

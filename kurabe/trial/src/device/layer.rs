@@ -21,18 +21,18 @@ use serde_json::Value;
 pub use ignore_flush::NAME as IGNORE_FLUSH;
 
 /// A device, whatever it is made of.
-pub type Stack = Box<dyn BlockDevice>;
+pub type BlockStack = Box<dyn BlockDevice>;
 
 /// A stack of layers, and what they will have to say when the trial is over.
 pub struct Layered {
     /// The uppermost.
-    pub stack: Stack,
+    pub stack: BlockStack,
     /// The disks that are modelled among them.
-    pub disks: Vec<Arc<dyn ModelledDisk>>,
+    pub disks: Vec<Arc<dyn ModelledLayer>>,
 }
 
 /// A modelled disk, to be asked when the trial is over.
-pub trait ModelledDisk: Send + Sync {
+pub trait ModelledLayer: Send + Sync {
     /// What the record is to have of it.
     fn facts(&self) -> Value;
 
@@ -42,7 +42,7 @@ pub trait ModelledDisk: Send + Sync {
     /// Keeps every request from now on.
     fn keep_trace(&self);
 
-    /// Keeps from now on what [`ModelledDisk::durable`] needs.
+    /// Keeps from now on what [`ModelledLayer::durable`] needs.
     fn follow_cache(&self);
 
     /// When each of these writes had left the disk's cache for where it is durable, if it had.
@@ -56,7 +56,7 @@ pub trait ModelledDisk: Send + Sync {
 pub type Put = Box<dyn FnOnce(Layered) -> Result<Layered, String>>;
 
 /// A layer that fits everywhere and has nothing to say.
-fn plain(put: impl FnOnce(Stack) -> Stack + 'static) -> Put {
+fn plain(put: impl FnOnce(BlockStack) -> BlockStack + 'static) -> Put {
     Box::new(|below| Ok(Layered { stack: put(below.stack), ..below }))
 }
 
@@ -200,7 +200,7 @@ mod tests {
     #[test]
     fn a_delay_of_one_kind_of_request_leaves_the_others_alone() {
         let put = read("delay:flush=30ms").unwrap();
-        let stack: Stack = Box::new(MemoryDevice::new(4096, 512));
+        let stack: BlockStack = Box::new(MemoryDevice::new(4096, 512));
         let stack = put(Layered { stack, disks: Vec::new() }).ok().unwrap().stack;
         let begun = Instant::now();
         stack.write_at(&[1; 512], 0).unwrap();

@@ -6,13 +6,13 @@ use lab::device::MEMORY;
 use lab::quantity::{about_text, size_text};
 use rustix::fs::MemfdFlags;
 
-use super::fill::Order;
-use super::held::{self, Held, RESERVE_BYTES};
-use super::{Base, DeviceError, Kind, Making, Prepared, Request};
+use super::fill::FillOrder;
+use super::held::{self, FilledFile, RESERVE_BYTES};
+use super::{Base, DeviceError, DeviceKind, Making, PreparedDevice, Request};
 use crate::memory_limit;
 
 /// Memory.
-pub(super) static MEM: Kind = Kind {
+pub(super) static MEM: DeviceKind = DeviceKind {
     name: MEMORY,
     notation: "mem:4G (memory)",
     request: |base, _| match base {
@@ -30,7 +30,7 @@ impl Request for Memory {
         Some(self.0)
     }
 
-    fn prepare(&self, making: &mut Making<'_>) -> Result<Box<dyn Prepared>, DeviceError> {
+    fn prepare(&self, making: &mut Making<'_>) -> Result<Box<dyn PreparedDevice>, DeviceError> {
         let size_bytes = self.0;
         let text = format!("mem:{}", size_text(size_bytes));
         let system = |what: &str| DeviceError::system(format!("{what} {text}"));
@@ -47,7 +47,7 @@ impl Request for Memory {
             .map_err(|error| system("making the memory of")(error.into()))?;
         let file = File::from(memory);
         file.set_len(size_bytes).map_err(system("sizing the memory of"))?;
-        Held::fill(&MEM, file, size_bytes, None, Order::Scattered, making)
+        FilledFile::fill(&MEM, file, size_bytes, None, FillOrder::Scattered, making)
             .map_err(system("filling the memory of"))
     }
 }

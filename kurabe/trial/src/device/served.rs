@@ -22,14 +22,14 @@ use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use block::{BlockDevice, CountingDevice, DirectAccess, FileDevice, FileDeviceOptions, Server};
-use crash::{Disk, Flushes, Log, Recorder, Recording, Stale, State, States};
+use crash::{CrashState, CrashedDisk, FlushPolicy, Log, Recording, RequestRecorder, Stale, States};
 use rustix::fs::OFlags;
 use rustix::process::{Signal, set_parent_process_death_signal};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::layer::{self, Layered, ModelledDisk, Stack};
+use super::layer::{self, BlockStack, Layered, ModelledLayer};
 use crate::sys;
 
 /// Requests of the kernel that are carried at a time.
@@ -60,14 +60,14 @@ enum Ask {
     Record { sizes_bytes: Vec<u64>, layers: Vec<String>, data_bytes_max: u64 },
     /// Take the recording that was kept in that file.
     Open { log: Log },
-    /// The load has said that something is durable.
+    /// The workload has said that something is durable.
     Acknowledge { text: crash::Line },
     /// The instant that was reached.
     Now,
     /// What was recorded so far, from now on to be cut.
     Log,
     /// Serve what a power cut leaves.
-    Cut { state: State, flushes: Flushes },
+    Cut { state: CrashState, flushes: FlushPolicy },
 }
 
 /// What the server answers, of another type for each request; an error in words.
@@ -93,20 +93,20 @@ pub struct Said {
 }
 
 /// The trial's side. The server is killed when this is dropped.
-pub struct Served {
+pub struct ServedDevice {
     server: Child,
-    talk: BufReader<UnixStream>,
+    connection: BufReader<UnixStream>,
     point: PathBuf,
 }
 
-impl Served {
+impl ServedDevice {
     /// Starts a server that has its file below `room`. `input` is the device below the layers, or the
     /// file of a recording.
-    pub fn start(input: File, room: &Path) -> io::Result<Served> {
-        let point = room.join("served");
+    pub fn start(input: File, directory: &Path) -> io::Result<ServedDevice> {
+        let point = directory.join("served");
         File::create(&point)?;
-        let (talk, theirs) = UnixStream::pair()?;
-        talk.set_read_timeout(Some(PATIENCE))?;
+        let (connection, theirs) = UnixStream::pair()?;
+        connection.set_read_timeout(Some(PATIENCE))?;
         let server = trust::program::itself()
             .arg("serve")
             .args(trust::owner::words())
@@ -115,7 +115,7 @@ impl Served {
             .stdout(OwnedFd::from(theirs))
             .process_group(0)
             .spawn()?;
-        Ok(Served { server, talk: BufReader::new(talk), point })
+        Ok(ServedDevice { server, connection: BufReader::new(connection), point })
     }
 
     /// Serves `layers` on top of the device, and opens that. Gives its block size in bytes too.
@@ -177,7 +177,7 @@ impl Served {
     }
 
     /// Serves from now on what a power cut leaves. Nothing may use what was served before.
-    pub fn cut(&mut self, state: &State, flushes: Flushes) -> io::Result<()> {
+    pub fn cut(&mut self, state: &CrashState, flushes: FlushPolicy) -> io::Result<()> {
         self.ask::<u32>(&Ask::Cut { state: state.clone(), flushes }).map(drop)
     }
 
@@ -196,7 +196,7 @@ impl Served {
     /// layers say. Nothing uses the served file any more.
     pub fn end(mut self) -> io::Result<Said> {
         // A server that is gone says nothing, and its status says why.
-        let _ = self.talk.get_ref().shutdown(std::net::Shutdown::Write);
+        let _ = self.connection.get_ref().shutdown(std::net::Shutdown::Write);
         let said = self.hear();
         match self.server.wait()? {
             status if status.success() => said,
@@ -207,13 +207,13 @@ impl Served {
     fn ask<T: DeserializeOwned>(&mut self, ask: &Ask) -> io::Result<T> {
         let mut line = serde_json::to_vec(ask)?;
         line.push(b'\n');
-        self.talk.get_mut().write_all(&line)?;
+        self.connection.get_mut().write_all(&line)?;
         self.hear()
     }
 
     fn hear<T: DeserializeOwned>(&mut self) -> io::Result<T> {
         let mut reply = String::new();
-        if self.talk.read_line(&mut reply)? == 0 {
+        if self.connection.read_line(&mut reply)? == 0 {
             // It has said why on the standard error output, if it could.
             return Err(io::Error::other("the server is gone"));
         }
@@ -221,7 +221,7 @@ impl Served {
     }
 }
 
-impl Drop for Served {
+impl Drop for ServedDevice {
     fn drop(&mut self) {
         // It has ended by itself where all went well.
         let _ = self.server.kill();
@@ -245,15 +245,15 @@ fn serve(point: &Path) -> io::Result<()> {
     sys::enter_mount_namespace()?;
     // What it serves may be what the kernel waits for to have memory again.
     let _ = rustix::process::configure_io_flusher_behavior(true);
-    let talk = File::from(io::stdout().as_fd().try_clone_to_owned()?);
-    let mut replies = talk.try_clone()?;
+    let connection = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+    let mut replies = connection.try_clone()?;
     let mut say = move |reply: &Reply| {
         let mut line = serde_json::to_vec(reply)?;
         line.push(b'\n');
         replies.write_all(&line)
     };
     let mut serving = Serving { point: point.into(), ..Serving::default() };
-    for line in BufReader::new(talk).lines() {
+    for line in BufReader::new(connection).lines() {
         let ask = serde_json::from_str(&line?).map_err(io::Error::other);
         say(&ask.and_then(|ask| serving.answer(ask)).map_err(|error| error.to_string()))?;
     }
@@ -294,13 +294,13 @@ struct Serving {
     counted: Option<Arc<CountingDevice<FileDevice>>>,
     /// Whether requests wait for a device below.
     is_direct: bool,
-    disks: Vec<Arc<dyn ModelledDisk>>,
-    recorder: Option<Arc<Recorder<Stack>>>,
+    disks: Vec<Arc<dyn ModelledLayer>>,
+    recorder: Option<Arc<RequestRecorder<BlockStack>>>,
     recording: Option<Arc<Recording>>,
     /// The states of the recording on a disk that keeps its word, and on one that does not.
-    states: Vec<(Flushes, States)>,
+    states: Vec<(FlushPolicy, States)>,
     /// What the last cut left, where that is served.
-    left: Option<Arc<Disk>>,
+    left: Option<Arc<CrashedDisk>>,
 }
 
 impl Serving {
@@ -335,14 +335,15 @@ impl Serving {
                 Ok(lost.into())
             }
             Ask::Record { sizes_bytes, layers, data_bytes_max } => {
-                let disk = Disk::over(Arc::new(Stale::new(sizes_bytes.iter().sum())));
+                let disk = CrashedDisk::over(Arc::new(Stale::new(sizes_bytes.iter().sum())));
                 // A modelled disk is recorded as the host sees it, and has a cache of its own.
                 let first = layers.iter().position(|layer| layer::is_modelled(layer));
                 let (above, of_disk) = layers.split_at(first.unwrap_or(layers.len()));
                 let below_it = below(of_disk, Box::new(disk))?;
                 below_it.disks.iter().for_each(|disk| disk.follow_cache());
                 self.disks = below_it.disks;
-                let recorder = Recorder::new(below_it.stack, input()?).of_devices(&sizes_bytes);
+                let recorder =
+                    RequestRecorder::new(below_it.stack, input()?).of_devices(&sizes_bytes);
                 let recorder = Arc::new(recorder.with_bytes_max(data_bytes_max));
                 self.recorder = Some(recorder.clone());
                 let devices = recorder.recording().log.devices();
@@ -352,7 +353,7 @@ impl Serving {
                     let device = Window { below: recorder.clone(), range, flush };
                     below(above, Box::new(device)).map(|layered| layered.stack)
                 });
-                let stacks = stacks.collect::<io::Result<Vec<Stack>>>()?;
+                let stacks = stacks.collect::<io::Result<Vec<BlockStack>>>()?;
                 self.serve(stacks, None)
             }
             Ask::Open { log } => {
@@ -381,7 +382,7 @@ impl Serving {
                 // What the kernel has read of the disk before is good where the two do not differ.
                 let before = self.left.replace(disk.clone());
                 let stale = before.map(|before| disk.differs_from(&before));
-                let window = |range| -> Stack {
+                let window = |range| -> BlockStack {
                     let (below, flush) = (disk.clone(), Box::new(|| Ok(())));
                     Box::new(Window { below, range, flush })
                 };
@@ -390,16 +391,16 @@ impl Serving {
         }
     }
 
-    fn disk(&self) -> io::Result<&dyn ModelledDisk> {
+    fn disk(&self) -> io::Result<&dyn ModelledLayer> {
         let none = || io::Error::other("no disk is modelled");
         self.disks.last().map(|disk| &**disk).ok_or_else(none)
     }
 
-    fn recorder(&self) -> io::Result<&Recorder<Stack>> {
+    fn recorder(&self) -> io::Result<&RequestRecorder<BlockStack>> {
         self.recorder.as_deref().ok_or_else(nothing)
     }
 
-    fn states(&mut self, flushes: Flushes) -> io::Result<&States> {
+    fn states(&mut self, flushes: FlushPolicy) -> io::Result<&States> {
         let recording = self.recording.as_ref().ok_or_else(nothing)?;
         let known = self.states.iter().position(|(of, _)| *of == flushes);
         let at = known.unwrap_or_else(|| {
@@ -412,7 +413,11 @@ impl Serving {
 
     /// Serves stacks in the place of those before, each a disk, which lie one behind the other. They differ from
     /// those in the byte ranges `stale` alone; anywhere when these are absent.
-    fn serve(&mut self, stacks: Vec<Stack>, stale: Option<Vec<Range<u64>>>) -> io::Result<Value> {
+    fn serve(
+        &mut self,
+        stacks: Vec<BlockStack>,
+        stale: Option<Vec<Range<u64>>>,
+    ) -> io::Result<Value> {
         let block_size_bytes = stacks[0].block_size();
         let threads = (THREADS / stacks.len()).max(2);
         let stale = stale.unwrap_or_else(|| vec![0..u64::MAX]);
@@ -459,7 +464,7 @@ impl Serving {
 }
 
 /// Puts layers, the uppermost first, on top of a device.
-fn below(layers: &[String], device: Stack) -> io::Result<Layered> {
+fn below(layers: &[String], device: BlockStack) -> io::Result<Layered> {
     let put = |below, layer: &String| {
         layer::read(layer).and_then(|put| put(below)).map_err(io::Error::other)
     };
@@ -520,10 +525,10 @@ impl<D: BlockDevice> BlockDevice for Window<D> {
 }
 
 /// A stack in the place of which another can be put while nobody uses it. Their sizes are equal.
-struct Changeable(RwLock<Stack>);
+struct Changeable(RwLock<BlockStack>);
 
 impl Changeable {
-    fn with<T>(&self, act: impl FnOnce(&Stack) -> T) -> T {
+    fn with<T>(&self, act: impl FnOnce(&BlockStack) -> T) -> T {
         act(&self.0.read().expect("no layer panics"))
     }
 }

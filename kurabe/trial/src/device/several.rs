@@ -4,16 +4,19 @@
 
 use lab::spec::Device;
 
-use super::{Claimed, DeviceError, DeviceFacts, Left, Prepared};
+use super::{Claimed, DeviceError, DeviceFacts, Left, PreparedDevice};
 
 struct Several {
-    devices: Vec<Box<dyn Prepared>>,
+    devices: Vec<Box<dyn PreparedDevice>>,
     device: Device,
     facts: DeviceFacts,
 }
 
 /// Makes one of several. `request` is how they were asked for.
-pub(super) fn together(request: String, devices: Vec<Box<dyn Prepared>>) -> Box<dyn Prepared> {
+pub(super) fn together(
+    request: String,
+    devices: Vec<Box<dyn PreparedDevice>>,
+) -> Box<dyn PreparedDevice> {
     let mut all: Vec<Device> = devices.iter().map(|one| one.device().clone()).collect();
     let others = all.split_off(1);
     let device = Device { others, ..all.remove(0) };
@@ -28,7 +31,7 @@ pub(super) fn together(request: String, devices: Vec<Box<dyn Prepared>>) -> Box<
     Box::new(Several { devices, device, facts })
 }
 
-impl Prepared for Several {
+impl PreparedDevice for Several {
     fn device(&self) -> &Device {
         &self.device
     }

@@ -1,13 +1,13 @@
 //! bcachefs: bcachefs-tools, which guests get with libraries of their own.
 
-use guest::{Error, LIBRARIES, Recipe, Site};
+use guest::{BuildSite, Error, LIBRARIES, Recipe};
 
-use super::kernel::Kernel;
-use super::{FileSystem, Tool};
+use super::kernel::KernelFileSystem;
+use super::{FileSystem, LayerTool};
 
 /// bcachefs, which Linux had from 6.7 to 6.17.
 pub static BCACHEFS: FileSystem = FileSystem {
-    tools: &[Tool::new("bcachefs", "bcachefs-tools", "version")],
+    tools: &[LayerTool::new("bcachefs", "bcachefs-tools", "version")],
     size_bytes_min: 256 << 20,
     modules: &["bcachefs"],
     recipe: Some(&RECIPE),
@@ -15,12 +15,12 @@ pub static BCACHEFS: FileSystem = FileSystem {
     ..FileSystem::of_kernel(
         "bcachefs",
         "copy on write, checksums of data, snapshots; in Linux 6.7 to 6.17: --on linux-6.12",
-        Kernel {
+        KernelFileSystem {
             // Discards are off unless asked for.
             mkfs: &["bcachefs", "format", "--quiet", "--force"],
             geometry: &["bcachefs", "show-super"],
             check: &["bcachefs", "fsck", "-n"],
-            ..Kernel::PLAIN
+            ..KernelFileSystem::PLAIN
         },
     )
 };
@@ -38,7 +38,7 @@ exec /usr/lib/bcachefs/ld-linux-x86-64.so.2 --library-path /usr/lib/bcachefs /us
 static RECIPE: Recipe =
     Recipe { closed: Some(DIRECTORY), ..Recipe::of_packages("bcachefs", build) };
 
-fn build(site: &mut Site<'_>) -> Result<(), Error> {
+fn build(site: &mut BuildSite<'_>) -> Result<(), Error> {
     let lists = site.suites(&SUITES)?;
     let mut names = vec!["bcachefs-tools".to_string()];
     let mut at = 0;

@@ -1,13 +1,13 @@
 //! Btrfs: btrfs-progs.
 
-use super::kernel::{Asked, Kernel};
-use super::{FileSystem, Owner, Tool};
+use super::kernel::{KernelFileSystem, ToolRunner};
+use super::{FileSystem, LayerTool, Owner};
 
 /// Btrfs.
 pub static BTRFS: FileSystem = FileSystem {
     tools: &[
-        Tool::new("mkfs.btrfs", "btrfs-progs", "--version"),
-        Tool::new("btrfs", "btrfs-progs", "--version"),
+        LayerTool::new("mkfs.btrfs", "btrfs-progs", "--version"),
+        LayerTool::new("btrfs", "btrfs-progs", "--version"),
     ],
     // mkfs.btrfs refuses less than about 109 MiB.
     size_bytes_min: 128 << 20,
@@ -20,7 +20,7 @@ pub static BTRFS: FileSystem = FileSystem {
     ..FileSystem::of_kernel(
         "btrfs",
         "copy on write, checksums of data, snapshots, compression",
-        Kernel {
+        KernelFileSystem {
             mkfs: &["mkfs.btrfs", "-q", "-f"],
             mkfs_without_discard: &["-K"],
             // Since Linux 6.2 a device that can discard is discarded in the background by default.
@@ -33,13 +33,13 @@ pub static BTRFS: FileSystem = FileSystem {
             renew: &["btrfstune", "-f", "-m"],
             owner,
             free,
-            ..Kernel::PLAIN
+            ..KernelFileSystem::PLAIN
         },
     )
 };
 
 /// Gaps between the extents of each block group of data, and what belongs to no block group, as one.
-fn free(node: &str, ask: &mut Asked<'_>) -> Option<Vec<(u64, u64)>> {
+fn free(node: &str, ask: &mut ToolRunner<'_>) -> Option<Vec<(u64, u64)>> {
     let said = ask(&["btrfs", "inspect-internal", "dump-super", node])?;
     let of_super = |name: &str| -> Option<u64> {
         let line = said.lines().find(|line| line.starts_with(name))?;
@@ -90,7 +90,7 @@ const SUPERBLOCKS: [u64; 3] = [64 << 10, 64 << 20, 256 << 30];
 const SUPERBLOCK_BYTES: u64 = 4096;
 
 /// The chunk tree says which addresses of Btrfs's own lie where, and what for.
-fn owner(node: &str, byte: u64, ask: &mut Asked<'_>) -> Option<Owner> {
+fn owner(node: &str, byte: u64, ask: &mut ToolRunner<'_>) -> Option<Owner> {
     if SUPERBLOCKS.iter().any(|at| (*at..at + SUPERBLOCK_BYTES).contains(&byte)) {
         return Some(Owner::Own("a superblock".into()));
     }

@@ -3,8 +3,8 @@
 //! Every trial works in a fresh subdirectory of it, which is removed at the end: so trials do not
 //! see each other's files, and a command that overwrites or deletes does not meet the user's.
 //!
-//! The load's directory lies in another one, into which only this process's user can look, and the user as whom
-//! the load runs. The load may change the rights of its own directory, but not of that one. So nobody else gets
+//! The workload's directory lies in another one, into which only this process's user can look, and the user as whom
+//! the workload runs. The workload may change the rights of its own directory, but not of that one. So nobody else gets
 //! at what it makes, such as a setuid program.
 //!
 //! Of several machines that have the directory mounted the first one makes the subdirectory, and removes it.
@@ -12,15 +12,15 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use lab::spec::Node as Member;
+use lab::spec::NodeSpec;
 use rustix::fs::{AtFlags, statat};
 use trust::{Directory as OpenDirectory, Refused};
 
 use super::kernel::sync_file_system;
-use super::{FileSystem, Instance, Kind, Stage};
+use super::{FileSystem, FileSystemKind, Instance, InstanceContext};
 use crate::ledger::{Ledger, NAME_PREFIX, Taken, random_name};
 use crate::scratch::Occupied;
-use crate::tool::{Failure, Toolbox};
+use crate::tool::{StepFailure, Toolbox};
 use crate::user::User;
 
 /// `dir:/some/path`.
@@ -29,22 +29,22 @@ pub static DIRECTORY: FileSystem = FileSystem {
     ..FileSystem::new(
         "dir",
         "an existing directory (dir:/path), never formatted; needs no root",
-        Kind::Own(begin),
+        FileSystemKind::Own(begin),
     )
 };
 
-fn begin(stage: Stage) -> Box<dyn Instance> {
+fn begin(stage: InstanceContext) -> Box<dyn Instance> {
     let parent = stage.directory.expect("the notation of a dir: contender names a directory");
     let (identity, scratch, member) = (stage.directory_identity, stage.scratch, stage.member);
-    let of_all = |member: &Member| format!("{NAME_PREFIX}{}", member.cluster);
+    let of_all = |member: &NodeSpec| format!("{NAME_PREFIX}{}", member.cluster);
     let name = member.as_ref().map_or_else(random_name, of_all);
     Box::new(DirectoryInstance { parent, identity, name, member, scratch, taken: None })
 }
 
-/// Rights of a trial's subdirectory and of the load's directory in it.
+/// Rights of a trial's subdirectory and of the workload's directory in it.
 const DIRECTORY_MODE: u32 = 0o700;
 
-/// Name of the load's directory in the trial's.
+/// Name of the workload's directory in the trial's.
 const LOADS: &str = "load";
 
 struct DirectoryInstance {
@@ -54,7 +54,7 @@ struct DirectoryInstance {
     /// Name of the trial's subdirectory.
     name: String,
     /// Which of several machines this is.
-    member: Option<Member>,
+    member: Option<NodeSpec>,
     scratch: Arc<Occupied>,
     taken: Option<Made>,
 }
@@ -89,28 +89,28 @@ impl DirectoryInstance {
 }
 
 impl Instance for DirectoryInstance {
-    fn geometry(&mut self, tools: &mut Toolbox) -> Result<String, Failure> {
+    fn geometry(&mut self, tools: &mut Toolbox) -> Result<String, StepFailure> {
         let words = ["stat", "--file-system", &self.parent.display().to_string()];
         tools.look(&words, "the file system cannot be looked at")
     }
 
-    fn mount(&mut self, _: &mut Toolbox) -> Result<(), Failure> {
+    fn mount(&mut self, _: &mut Toolbox) -> Result<(), StepFailure> {
         let failed = |what: &str, error: std::io::Error| {
-            Failure::of(format!("{what} {}: {error}", self.own_path().display()))
+            StepFailure::of(format!("{what} {}: {error}", self.own_path().display()))
         };
         let refused =
-            |refused: Refused| Failure::of(format!("the contender's directory: {refused}"));
+            |refused: Refused| StepFailure::of(format!("the contender's directory: {refused}"));
         let parent = OpenDirectory::open_shared(&self.parent).map_err(refused)?;
         let found = parent.identity().map_err(refused)?;
         if self.identity.is_some_and(|begun_with| begun_with != found) {
             let path = self.parent.display();
-            return Err(Failure::of(format!(
+            return Err(StepFailure::of(format!(
                 "{path} is another directory than the one that the study began with"
             )));
         }
         if self.member.as_ref().is_some_and(|member| member.number > 1) {
             let own = parent.open_directory(&self.name).map_err(|refused| {
-                Failure::of(if refused.is_missing() {
+                StepFailure::of(if refused.is_missing() {
                     let path = self.parent.display();
                     format!("{path} is another directory here than on the first node: what that made is not there")
                 } else {
@@ -145,17 +145,17 @@ impl Instance for DirectoryInstance {
         user.pass(&made.own)
     }
 
-    fn sync(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+    fn sync(&mut self, tools: &mut Toolbox) -> Result<(), StepFailure> {
         sync_file_system(&self.directory(), tools)
     }
 
-    fn end(&mut self, _: &mut Toolbox) -> Result<(), Failure> {
+    fn end(&mut self, _: &mut Toolbox) -> Result<(), StepFailure> {
         let Some(made) = self.taken.take() else { return Ok(()) };
         let Some((ledger, id)) = &made.ledger else { return Ok(()) };
         let removed = made.remove(&self.name).map_err(std::io::Error::from);
         let removed = removed.and_then(|()| ledger.gave_back(*id));
         removed.map_err(|error| {
-            Failure::of(format!(
+            StepFailure::of(format!(
                 "removing the trial's directory: {error}; 'kurabe clean' tries again"
             ))
         })

@@ -5,8 +5,8 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
-use super::kernel::{Asked, Kernel, words};
-use super::{FileSystem, Owner, Stage, Tool};
+use super::kernel::{KernelFileSystem, ToolRunner, words};
+use super::{FileSystem, InstanceContext, LayerTool, Owner};
 
 /// ext2.
 pub static EXT2: FileSystem = FileSystem {
@@ -34,8 +34,8 @@ pub static EXT4: FileSystem = FileSystem {
     )
 };
 
-const fn tool(name: &'static str) -> Tool {
-    Tool::new(name, "e2fsprogs", "-V")
+const fn tool(name: &'static str) -> LayerTool {
+    LayerTool::new(name, "e2fsprogs", "-V")
 }
 
 const fn ext(
@@ -43,7 +43,7 @@ const fn ext(
     summary: &'static str,
     mkfs: &'static [&'static str],
 ) -> FileSystem {
-    let kernel = Kernel {
+    let kernel = KernelFileSystem {
         mkfs,
         complete,
         mount_options_of_copy: Some(&[]),
@@ -62,7 +62,7 @@ const fn ext(
         // One thread of the kernel zeroes inode tables and journals of every ext4 mount after mkfs
         // left them for later.
         background_threads: &["ext4lazyinit"],
-        ..Kernel::PLAIN
+        ..KernelFileSystem::PLAIN
     };
     // Room for a journal and a few files.
     FileSystem {
@@ -98,7 +98,7 @@ fn journal(device: &File) -> io::Result<Vec<Range<u64>>> {
 }
 
 /// e2freefrag(8): `4K... 8K- : 12 14 0.01%`, with the number of extents and their blocks.
-fn free(node: &str, ask: &mut Asked<'_>) -> Option<Vec<(u64, u64)>> {
+fn free(node: &str, ask: &mut ToolRunner<'_>) -> Option<Vec<(u64, u64)>> {
     let said = ask(&["e2freefrag", node])?;
     let block_bytes: u64 = said
         .lines()
@@ -114,7 +114,7 @@ fn free(node: &str, ask: &mut Asked<'_>) -> Option<Vec<(u64, u64)>> {
     Some(said.lines().filter_map(of_line).collect())
 }
 
-fn complete(options: &mut Vec<String>, stage: &Stage) {
+fn complete(options: &mut Vec<String>, stage: &InstanceContext) {
     if !stage.discard {
         add_extended_option(options, "nodiscard");
     }
@@ -146,7 +146,7 @@ fn add_extended_option(options: &mut Vec<String>, option: &str) {
 }
 
 /// debugfs(8) says which inode has a block, dumpe2fs(8) what lies in each group besides.
-fn owner(node: &str, byte: u64, ask: &mut Asked<'_>) -> Option<Owner> {
+fn owner(node: &str, byte: u64, ask: &mut ToolRunner<'_>) -> Option<Owner> {
     let facts = ask(&["dumpe2fs", node])?;
     let size = facts.lines().find_map(|line| line.strip_prefix("Block size:"))?;
     let block = byte / size.trim().parse::<u64>().ok()?;
@@ -177,23 +177,25 @@ fn owner(node: &str, byte: u64, ask: &mut Asked<'_>) -> Option<Owner> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::Node;
+    use crate::device::DeviceNode;
 
     /// On a device that is too large for mkfs to make everything at once.
-    fn stage(text: &str, discard: bool) -> Stage {
+    fn stage(text: &str, discard: bool) -> InstanceContext {
         stage_of(text, discard, 1 << 40)
     }
 
-    fn stage_of(text: &str, discard: bool, size_bytes: u64) -> Stage {
+    fn stage_of(text: &str, discard: bool, size_bytes: u64) -> InstanceContext {
         let contender = lab::contender::Contender::parse(text, &[EXT4.known()]).unwrap();
         let home = tempfile::tempdir().unwrap();
         let scratch = crate::scratch::Occupied::enter(home.path()).unwrap().into();
-        let node = Node::of_nothing("/dev/loop7");
-        Stage::new(&contender, Some(&node), size_bytes, discard, &scratch)
+        let node = DeviceNode::of_nothing("/dev/loop7");
+        InstanceContext::new(&contender, Some(&node), size_bytes, discard, &scratch)
     }
 
-    fn made(stage: &Stage) -> String {
-        let super::super::Kind::Kernel(kernel) = &EXT4.kind else { panic!("the kernel mounts it") };
+    fn made(stage: &InstanceContext) -> String {
+        let super::super::FileSystemKind::Kernel(kernel) = &EXT4.kind else {
+            panic!("the kernel mounts it")
+        };
         kernel.make(stage).join(" ")
     }
 
@@ -222,7 +224,7 @@ mod tests {
     #[test]
     fn nothing_is_left_for_later_where_it_would_be_waited_for() {
         let with = |text: &str| {
-            let stage = Stage { made_at_once: true, ..stage(text, false) };
+            let stage = InstanceContext { made_at_once: true, ..stage(text, false) };
             made(&stage)
         };
         assert_eq!(

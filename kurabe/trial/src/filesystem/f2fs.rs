@@ -1,12 +1,12 @@
 //! F2FS: f2fs-tools.
 
-use super::kernel::Kernel;
-use super::{FileSystem, Tool};
+use super::kernel::KernelFileSystem;
+use super::{FileSystem, LayerTool};
 
 /// F2FS.
 pub static F2FS: FileSystem = FileSystem {
     // fsck.f2fs comes with it.
-    tools: &[Tool::new("mkfs.f2fs", "f2fs-tools", "-V")],
+    tools: &[LayerTool::new("mkfs.f2fs", "f2fs-tools", "-V")],
     // mkfs.f2fs refuses less than about 50 MiB.
     size_bytes_min: 128 << 20,
     modules: &["f2fs"],
@@ -15,7 +15,7 @@ pub static F2FS: FileSystem = FileSystem {
     ..FileSystem::of_kernel(
         "f2fs",
         "several logs for data of different age, made for flash; discards unless told not to",
-        Kernel {
+        KernelFileSystem {
             mkfs: &["mkfs.f2fs", "-q", "-f"],
             mkfs_without_discard: &["-t", "0"],
             mount_options_without_discard: &["nodiscard"],
@@ -23,7 +23,7 @@ pub static F2FS: FileSystem = FileSystem {
             check: &["fsck.f2fs", "--dry-run", "-f"],
             repair: &["fsck.f2fs", "-f"],
             check_meaning: |_| "errors were found",
-            ..Kernel::PLAIN
+            ..KernelFileSystem::PLAIN
         },
     )
 };

@@ -1,12 +1,12 @@
 //! FAT and exFAT: dosfstools, exfatprogs.
 
-use super::kernel::Kernel;
-use super::{FileSystem, Tool};
+use super::kernel::KernelFileSystem;
+use super::{FileSystem, LayerTool};
 
 /// FAT32, as the kernel mounts it with long names.
 pub static VFAT: FileSystem = FileSystem {
     // mkfs.vfat and fsck.fat come with it, and tell no version.
-    tools: &[Tool::new("fatlabel", "dosfstools", "--version")],
+    tools: &[LayerTool::new("fatlabel", "dosfstools", "--version")],
     // With clusters of one sector FAT32 begins at 33 MB.
     size_bytes_min: 64 << 20,
     owner_options,
@@ -17,12 +17,12 @@ pub static VFAT: FileSystem = FileSystem {
     ..FileSystem::of_kernel(
         "vfat",
         "FAT32: readable everywhere; no journal, no permissions, no links, files below 4 GiB",
-        Kernel {
+        KernelFileSystem {
             mkfs: &["mkfs.vfat", "-F", "32"],
             geometry: &["fsck.fat", "-n", "-v"],
             check: &["fsck.fat", "-n"],
             repair: &["fsck.fat", "-a"],
-            ..Kernel::PLAIN
+            ..KernelFileSystem::PLAIN
         },
     )
 };
@@ -30,7 +30,7 @@ pub static VFAT: FileSystem = FileSystem {
 /// exFAT.
 pub static EXFAT: FileSystem = FileSystem {
     // fsck.exfat and dump.exfat come with it.
-    tools: &[Tool::new("mkfs.exfat", "exfatprogs", "-V")],
+    tools: &[LayerTool::new("mkfs.exfat", "exfatprogs", "-V")],
     size_bytes_min: 64 << 20,
     owner_options,
     modules: &["exfat"],
@@ -38,12 +38,12 @@ pub static EXFAT: FileSystem = FileSystem {
     ..FileSystem::of_kernel(
         "exfat",
         "FAT with large files and an allocation bitmap, for cards and sticks; no journal, permissions or links",
-        Kernel {
+        KernelFileSystem {
             mkfs: &["mkfs.exfat"],
             geometry: &["dump.exfat"],
             check: &["fsck.exfat", "-n"],
             repair: &["fsck.exfat", "-p"],
-            ..Kernel::PLAIN
+            ..KernelFileSystem::PLAIN
         },
     )
 };

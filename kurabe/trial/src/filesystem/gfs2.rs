@@ -7,17 +7,17 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use guest::{Error, Recipe, Site};
-use lab::spec::Node as Member;
+use guest::{BuildSite, Error, Recipe};
+use lab::spec::NodeSpec;
 
-use super::kernel::{Cluster, Kernel, Leaving, words};
-use super::{FileSystem, Stage, Tool};
+use super::kernel::{Cluster, KernelFileSystem, Leaving, words};
+use super::{FileSystem, InstanceContext, LayerTool};
 use crate::nodes;
-use crate::tool::{Failure, Toolbox};
+use crate::tool::{StepFailure, Toolbox};
 
 /// GFS2: on one node without locks, on several by the lock manager of the kernel.
 pub static GFS2: FileSystem = FileSystem {
-    tools: &[Tool { name: "mkfs.gfs2", package: "gfs2-utils", version: Some("-V") }],
+    tools: &[LayerTool { name: "mkfs.gfs2", package: "gfs2-utils", version: Some("-V") }],
     // A journal of 32 MiB for each of eight nodes.
     size_bytes_min: 512 << 20,
     modules: &["gfs2", "dlm", "virtio_net"],
@@ -26,7 +26,7 @@ pub static GFS2: FileSystem = FileSystem {
     ..FileSystem::of_kernel(
         "gfs2",
         "a journal for each node and locks on every inode, by Red Hat; one or several nodes",
-        Kernel {
+        KernelFileSystem {
             mkfs: &["mkfs.gfs2", "-q", "-O"],
             mkfs_without_discard: &["-K"],
             complete,
@@ -38,7 +38,7 @@ pub static GFS2: FileSystem = FileSystem {
                 _ => "it could not be checked",
             },
             cluster: Some(Cluster { join, leaving: Some(LEAVING), left, died }),
-            ..Kernel::PLAIN
+            ..KernelFileSystem::PLAIN
         },
     )
 };
@@ -48,7 +48,7 @@ const LOCKS: &str = "kurabe";
 /// A number for them that all nodes agree on.
 const LOCKS_NUMBER: &str = "1";
 
-fn complete(options: &mut Vec<String>, stage: &Stage) {
+fn complete(options: &mut Vec<String>, stage: &InstanceContext) {
     let own = match &stage.member {
         None => words(&["-p", "lock_nolock", "-j", "1"]),
         Some(member) => {
@@ -77,14 +77,14 @@ fn node(number: u32) -> PathBuf {
     Path::new(CLUSTER).join("spaces").join(LOCKS).join("nodes").join(number.to_string())
 }
 
-fn write(path: &Path, bytes: impl AsRef<[u8]>) -> Result<(), Failure> {
+fn write(path: &Path, bytes: impl AsRef<[u8]>) -> Result<(), StepFailure> {
     fs::write(path, bytes)
-        .map_err(|error| Failure::of(format!("the lock manager: {}: {error}", path.display())))
+        .map_err(|error| StepFailure::of(format!("the lock manager: {}: {error}", path.display())))
 }
 
-fn make(path: &Path) -> Result<(), Failure> {
+fn make(path: &Path) -> Result<(), StepFailure> {
     fs::create_dir_all(path)
-        .map_err(|error| Failure::of(format!("the lock manager: {}: {error}", path.display())))
+        .map_err(|error| StepFailure::of(format!("the lock manager: {}: {error}", path.display())))
 }
 
 /// A `struct sockaddr_storage` of IPv4.
@@ -95,7 +95,7 @@ fn socket_address(address: [u8; 4]) -> [u8; 128] {
     bytes
 }
 
-fn join(_: &Stage, member: &Member, _: &mut Toolbox) -> Result<(), Failure> {
+fn join(_: &InstanceContext, member: &NodeSpec, _: &mut Toolbox) -> Result<(), StepFailure> {
     let cluster = Path::new(CLUSTER);
     make(cluster)?;
     write(&cluster.join("cluster_name"), &member.cluster)?;
@@ -112,7 +112,7 @@ fn join(_: &Stage, member: &Member, _: &mut Toolbox) -> Result<(), Failure> {
         write(&node(number).join("nodeid"), number.to_string())?;
     }
     let monitor = fs::File::open(MONITOR)
-        .map_err(|error| Failure::of(format!("the lock manager: {MONITOR}: {error}")))?;
+        .map_err(|error| StepFailure::of(format!("the lock manager: {MONITOR}: {error}")))?;
     // Open until this process ends, which is after the unmount.
     std::mem::forget(monitor);
     // mount(8) waits in the kernel until somebody answers for the locks.
@@ -141,21 +141,21 @@ const LEAVING: Leaving =
     Leaving { says: "leaving the lockspace group", let_go: || write(&locks("event_done"), "0") };
 
 /// Has the locks of a node that left taken over by those that are still there.
-fn left(number: u32) -> Result<(), Failure> {
+fn left(number: u32) -> Result<(), StepFailure> {
     without(&[node(number)])
 }
 
 /// The same of one that is dead: that it is no member of the cluster any more tells the kernel to replay its journal.
-fn died(number: u32) -> Result<(), Failure> {
+fn died(number: u32) -> Result<(), StepFailure> {
     without(&[Path::new(CLUSTER).join("comms").join(number.to_string()), node(number)])
 }
 
 /// Removes what the lock manager knows of a node, while it gives no locks.
-fn without(known: &[PathBuf]) -> Result<(), Failure> {
+fn without(known: &[PathBuf]) -> Result<(), StepFailure> {
     write(&locks("control"), "0")?;
     for path in known {
         fs::remove_dir(path).map_err(|error| {
-            Failure::of(format!("the lock manager: {}: {error}", path.display()))
+            StepFailure::of(format!("the lock manager: {}: {error}", path.display()))
         })?;
     }
     write(&locks("control"), "1")
@@ -164,6 +164,6 @@ fn without(known: &[PathBuf]) -> Result<(), Failure> {
 /// The tools, whose module the kernel has.
 static RECIPE: Recipe = Recipe::of_packages("gfs2", build);
 
-fn build(site: &mut Site<'_>) -> Result<(), Error> {
+fn build(site: &mut BuildSite<'_>) -> Result<(), Error> {
     site.take_tools("gfs2-utils", &["mkfs.gfs2", "fsck.gfs2", "tunegfs2"])
 }

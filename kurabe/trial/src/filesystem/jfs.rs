@@ -1,12 +1,12 @@
 //! JFS: jfsutils.
 
-use super::kernel::Kernel;
-use super::{FileSystem, Tool};
+use super::kernel::KernelFileSystem;
+use super::{FileSystem, LayerTool};
 
 /// JFS. Neither mkfs nor the mount discards unless asked.
 pub static JFS: FileSystem = FileSystem {
     // fsck.jfs and jfs_tune come with it.
-    tools: &[Tool::new("mkfs.jfs", "jfsutils", "-V")],
+    tools: &[LayerTool::new("mkfs.jfs", "jfsutils", "-V")],
     // mkfs.jfs refuses less.
     size_bytes_min: 16 << 20,
     modules: &["jfs"],
@@ -15,7 +15,7 @@ pub static JFS: FileSystem = FileSystem {
     ..FileSystem::of_kernel(
         "jfs",
         "extents and a journal of metadata, from AIX and OS/2; little CPU",
-        Kernel {
+        KernelFileSystem {
             mkfs: &["mkfs.jfs", "-q"],
             geometry: &["jfs_tune", "-l"],
             check: &["fsck.jfs", "-n", "-f"],
@@ -24,7 +24,7 @@ pub static JFS: FileSystem = FileSystem {
                 4 => "errors were found",
                 _ => "it could not be checked",
             },
-            ..Kernel::PLAIN
+            ..KernelFileSystem::PLAIN
         },
     )
 };

@@ -7,20 +7,20 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use lab::spec::Node as Member;
+use lab::spec::NodeSpec;
 use measure::durable::drop_kernel_caches;
 use rustix::mount::{MountFlags, UnmountFlags};
 use vocabulary::layout::{FreeExtents, Layout};
 
-use super::{Instance, Owner, Stage};
-use crate::device::Node;
+use super::{Instance, InstanceContext, Owner};
+use crate::device::DeviceNode;
 use crate::host_proc::HostProc;
 use crate::kernel_log::KernelLog;
 use crate::sys::loop_device;
-use crate::tool::{Failure, ToolOutput, Toolbox};
+use crate::tool::{StepFailure, ToolOutput, Toolbox};
 
 /// What the kernel mounts.
-pub struct Kernel {
+pub struct KernelFileSystem {
     /// The command line of mkfs before the contender's options: quiet and forced.
     pub mkfs: &'static [&'static str],
     /// What follows it unless the stage has discards.
@@ -28,7 +28,7 @@ pub struct Kernel {
     /// Whether mkfs is told, after the node, an empty directory to fill the file system from.
     pub mkfs_from_directory: bool,
     /// Puts into the contender's options for mkfs what cannot stand beside them.
-    pub complete: fn(&mut Vec<String>, &Stage),
+    pub complete: fn(&mut Vec<String>, &InstanceContext),
     /// The command line of mount(8) before the type.
     pub mount: &'static [&'static str],
     /// Mount options without which it cannot be mounted.
@@ -49,7 +49,7 @@ pub struct Kernel {
     /// The command line that mends what cannot be mounted, before the node; empty where nothing does.
     pub repair: &'static [&'static str],
     /// Whose a byte of an unmounted device is: asks its tools, of which each answers with what it prints.
-    pub owner: fn(&str, u64, &mut Asked<'_>) -> Option<Owner>,
+    pub owner: fn(&str, u64, &mut ToolRunner<'_>) -> Option<Owner>,
     /// What an exit code of the check other than 0 means.
     pub check_meaning: fn(i32) -> &'static str,
     /// Threads of the kernel that finish the making in the background.
@@ -61,13 +61,13 @@ pub struct Kernel {
 /// What a node of several does besides mounting and unmounting. The functions are called in this order.
 pub struct Cluster {
     /// Makes this node one of the cluster, before anything is made or mounted.
-    pub join: fn(&Stage, &Member, &mut Toolbox) -> Result<(), Failure>,
+    pub join: fn(&InstanceContext, &NodeSpec, &mut Toolbox) -> Result<(), StepFailure>,
     /// How an unmount waits for the other nodes; absent where it does not.
     pub leaving: Option<Leaving>,
     /// Another node has unmounted, or is about to and waits, by its number; this one has it mounted.
-    pub left: fn(u32) -> Result<(), Failure>,
+    pub left: fn(u32) -> Result<(), StepFailure>,
     /// Another node is dead, by its number; this one has it mounted.
-    pub died: fn(u32) -> Result<(), Failure>,
+    pub died: fn(u32) -> Result<(), StepFailure>,
 }
 
 /// How an unmount waits for the other nodes.
@@ -76,18 +76,18 @@ pub struct Leaving {
     /// What the kernel's log says when it waits.
     pub says: &'static str,
     /// Ends the waiting, once the others know.
-    pub let_go: fn() -> Result<(), Failure>,
+    pub let_go: fn() -> Result<(), StepFailure>,
 }
 
 /// Sizes of free extents on a device, each with how often it is there.
-pub type Free = fn(&str, &mut Asked<'_>) -> Option<Vec<(u64, u64)>>;
+pub type Free = fn(&str, &mut ToolRunner<'_>) -> Option<Vec<(u64, u64)>>;
 
 /// Runs a tool and gives what it prints.
-pub type Asked<'a> = dyn FnMut(&[&str]) -> Option<String> + 'a;
+pub type ToolRunner<'a> = dyn FnMut(&[&str]) -> Option<String> + 'a;
 
-impl Kernel {
+impl KernelFileSystem {
     /// A file system whose tools get no options and are not asked anything.
-    pub const PLAIN: Kernel = Kernel {
+    pub const PLAIN: KernelFileSystem = KernelFileSystem {
         mkfs: &[],
         mkfs_without_discard: &[],
         mkfs_from_directory: false,
@@ -108,12 +108,12 @@ impl Kernel {
         cluster: None,
     };
 
-    pub fn begin(&'static self, name: &'static str, stage: Stage) -> Box<dyn Instance> {
+    pub fn begin(&'static self, name: &'static str, stage: InstanceContext) -> Box<dyn Instance> {
         Box::new(KernelInstance { kernel: self, name, stage, mounted: false })
     }
 
     /// The command line of mkfs.
-    pub fn make(&self, stage: &Stage) -> Vec<String> {
+    pub fn make(&self, stage: &InstanceContext) -> Vec<String> {
         let mut options = stage.mkfs_options.clone();
         (self.complete)(&mut options, stage);
         let kept = if stage.discard { &[] } else { self.mkfs_without_discard };
@@ -131,10 +131,10 @@ impl Kernel {
 const MADE_AT_ONCE: &str = "lazy_itable_init=0";
 
 struct KernelInstance {
-    kernel: &'static Kernel,
+    kernel: &'static KernelFileSystem,
     /// As the kernel calls it.
     name: &'static str,
-    stage: Stage,
+    stage: InstanceContext,
     mounted: bool,
 }
 
@@ -161,11 +161,11 @@ impl KernelInstance {
     }
 
     /// Drops what this node knows of a device to which others write too.
-    fn forget_pages(&self) -> Result<(), Failure> {
+    fn forget_pages(&self) -> Result<(), StepFailure> {
         self.stage.member.as_ref().map_or(Ok(()), |_| drop_pages_of(self.stage.node()))
     }
 
-    fn of_cluster(&self) -> Option<(&'static Cluster, &Member)> {
+    fn of_cluster(&self) -> Option<(&'static Cluster, &NodeSpec)> {
         self.kernel.cluster.as_ref().zip(self.stage.member.as_ref())
     }
 
@@ -176,7 +176,7 @@ impl KernelInstance {
     }
 
     /// Mounts it as mount(8) does, but without starting a program, where no time is taken of it.
-    fn mount_by_call(&mut self, more: &[&str], tools: &mut Toolbox) -> Result<(), Failure> {
+    fn mount_by_call(&mut self, more: &[&str], tools: &mut Toolbox) -> Result<(), StepFailure> {
         let point = self.stage.mount_point();
         let further = self.further_options().into_iter().chain(more.iter().copied());
         let options = self.stage.mount_options.iter().map(String::as_str).chain(further);
@@ -213,7 +213,7 @@ impl KernelInstance {
 
     /// Unmounts it and mounts it again, the device's pages dropped in between if so asked; leaves it
     /// mounted, with a remark, where somebody uses it.
-    fn mount_again(&mut self, drop_pages: bool, tools: &mut Toolbox) -> Result<(), Failure> {
+    fn mount_again(&mut self, drop_pages: bool, tools: &mut Toolbox) -> Result<(), StepFailure> {
         if !unmount_unless_used(&self.stage.mount_point(), tools)? {
             return Ok(());
         }
@@ -227,7 +227,7 @@ impl KernelInstance {
 }
 
 impl Instance for KernelInstance {
-    fn make(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+    fn make(&mut self, tools: &mut Toolbox) -> Result<(), StepFailure> {
         if self.kernel.mkfs_from_directory {
             make_mount_point(&self.stage.mount_point())?;
         }
@@ -237,11 +237,11 @@ impl Instance for KernelInstance {
         let node = self.stage.node();
         File::open(node.path()).and_then(|device| device.sync_all()).map_err(|error| {
             let shown = node.shown();
-            Failure::of(format!("making the new file system on {shown} durable: {error}"))
+            StepFailure::of(format!("making the new file system on {shown} durable: {error}"))
         })
     }
 
-    fn renew(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+    fn renew(&mut self, tools: &mut Toolbox) -> Result<(), StepFailure> {
         if self.kernel.renew.is_empty() {
             return Ok(());
         }
@@ -255,11 +255,11 @@ impl Instance for KernelInstance {
         Layout::free_of(found.unwrap_or_default().into_iter())
     }
 
-    fn geometry(&mut self, tools: &mut Toolbox) -> Result<String, Failure> {
+    fn geometry(&mut self, tools: &mut Toolbox) -> Result<String, StepFailure> {
         tools.look(&self.on_node(self.kernel.geometry), "the geometry cannot be read")
     }
 
-    fn mount(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+    fn mount(&mut self, tools: &mut Toolbox) -> Result<(), StepFailure> {
         make_mount_point(&self.stage.mount_point())?;
         self.forget_pages()?;
         let mut log = KernelLog::from_now();
@@ -270,7 +270,7 @@ impl Instance for KernelInstance {
         Ok(())
     }
 
-    fn mount_untimed(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+    fn mount_untimed(&mut self, tools: &mut Toolbox) -> Result<(), StepFailure> {
         make_mount_point(&self.stage.mount_point())?;
         self.mount_by_call(self.kernel.mount_options_of_copy.unwrap_or_default(), tools)
     }
@@ -289,16 +289,16 @@ impl Instance for KernelInstance {
         self.kernel.background_threads.iter().find(|name| host.runs(name)).map(ToString::to_string)
     }
 
-    fn mount_anew(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+    fn mount_anew(&mut self, tools: &mut Toolbox) -> Result<(), StepFailure> {
         self.mount_again(false, tools)
     }
 
     /// Nothing of a file system stays in memory across an unmount but the device's own pages.
-    fn cool_alone(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+    fn cool_alone(&mut self, tools: &mut Toolbox) -> Result<(), StepFailure> {
         self.mount_again(true, tools)
     }
 
-    fn sync(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+    fn sync(&mut self, tools: &mut Toolbox) -> Result<(), StepFailure> {
         sync_file_system(&self.stage.mount_point(), tools)
     }
 
@@ -308,18 +308,18 @@ impl Instance for KernelInstance {
         Some([words(&head), self.mount_words(&[])].concat())
     }
 
-    fn join(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+    fn join(&mut self, tools: &mut Toolbox) -> Result<(), StepFailure> {
         match self.of_cluster() {
             Some((cluster, member)) => (cluster.join)(&self.stage, member, tools),
             None => Ok(()),
         }
     }
 
-    fn left(&mut self, number: u32) -> Result<(), Failure> {
+    fn left(&mut self, number: u32) -> Result<(), StepFailure> {
         self.of_cluster().map_or(Ok(()), |(cluster, _)| (cluster.left)(number))
     }
 
-    fn died(&mut self, number: u32) -> Result<(), Failure> {
+    fn died(&mut self, number: u32) -> Result<(), StepFailure> {
         self.of_cluster().map_or(Ok(()), |(cluster, _)| (cluster.died)(number))
     }
 
@@ -327,13 +327,13 @@ impl Instance for KernelInstance {
         self.of_cluster().and_then(|(cluster, _)| cluster.leaving)
     }
 
-    fn unmount(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+    fn unmount(&mut self, tools: &mut Toolbox) -> Result<(), StepFailure> {
         unmount(&self.stage.mount_point(), tools)?;
         self.mounted = false;
         Ok(())
     }
 
-    fn check(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+    fn check(&mut self, tools: &mut Toolbox) -> Result<(), StepFailure> {
         self.forget_pages()?;
         let words = self.on_node(self.kernel.check);
         match tools.run(&words)? {
@@ -342,7 +342,7 @@ impl Instance for KernelInstance {
         }
     }
 
-    fn repair(&mut self, tools: &mut Toolbox) -> Result<bool, Failure> {
+    fn repair(&mut self, tools: &mut Toolbox) -> Result<bool, StepFailure> {
         if self.kernel.repair.is_empty() {
             return Ok(false);
         }
@@ -359,7 +359,7 @@ impl Instance for KernelInstance {
         found.unwrap_or(Owner::Data(byte))
     }
 
-    fn end(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+    fn end(&mut self, tools: &mut Toolbox) -> Result<(), StepFailure> {
         if self.mounted { self.unmount(tools) } else { Ok(()) }
     }
 }
@@ -401,34 +401,34 @@ fn mount_flags<'a>(options: impl Iterator<Item = &'a str>) -> (MountFlags, Strin
 }
 
 /// Makes an empty directory to mount on.
-pub fn make_mount_point(point: &Path) -> Result<(), Failure> {
+pub fn make_mount_point(point: &Path) -> Result<(), StepFailure> {
     fs::create_dir_all(point).map_err(|error| {
-        Failure::of(format!("making the mount point {}: {error}", point.display()))
+        StepFailure::of(format!("making the mount point {}: {error}", point.display()))
     })
 }
 
 /// Makes everything durable that was written to the file system on which `point` lies.
-pub fn sync_file_system(point: &Path, tools: &mut Toolbox) -> Result<(), Failure> {
+pub fn sync_file_system(point: &Path, tools: &mut Toolbox) -> Result<(), StepFailure> {
     tools.log_command(&["sync", "-f", &point.display().to_string()]);
     let failed = |error: io::Error| {
-        Failure::of(format!("syncing {}: {error}; see 'dmesg'", point.display()))
+        StepFailure::of(format!("syncing {}: {error}; see 'dmesg'", point.display()))
     };
-    // What a load may have put in its place (a FIFO) is not waited for.
+    // What a workload may have put in its place (a FIFO) is not waited for.
     let directory = OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY).open(point);
     let directory = directory.map_err(failed)?;
     rustix::fs::syncfs(&directory).map_err(|error| failed(error.into()))
 }
 
 /// Drops the pages of a device, and of no other, that memory holds.
-pub fn drop_pages_of(node: &Node) -> Result<(), Failure> {
+pub fn drop_pages_of(node: &DeviceNode) -> Result<(), StepFailure> {
     File::open(node.path()).and_then(|device| loop_device::drop_buffers(&device)).map_err(|error| {
-        Failure::of(format!("dropping the cached pages of {}: {error}", node.shown()))
+        StepFailure::of(format!("dropping the cached pages of {}: {error}", node.shown()))
     })
 }
 
 /// Drops the page cache, the directory entries and the inodes that memory holds, of every file
 /// system, as [`drop_kernel_caches`] does. Without root it cannot be done, and a remark says so.
-pub fn drop_caches(tools: &mut Toolbox) -> Result<(), Failure> {
+pub fn drop_caches(tools: &mut Toolbox) -> Result<(), StepFailure> {
     if !rustix::process::geteuid().is_root() {
         tools.note("caches were not dropped: that needs root; what was read may come from memory");
         return Ok(());
@@ -436,10 +436,10 @@ pub fn drop_caches(tools: &mut Toolbox) -> Result<(), Failure> {
     for _ in 0..2 {
         tools.log_command(&["sysctl", "vm.drop_caches=3"]);
     }
-    drop_kernel_caches().map_err(Failure::of)
+    drop_kernel_caches().map_err(StepFailure::of)
 }
 
-/// What [`KernelInstance::mount_again`] does, for a load. `$0` is the device, `$1` the mount point, and the
+/// What [`KernelInstance::mount_again`] does, for a workload. `$0` is the device, `$1` the mount point, and the
 /// rest mounts it.
 const COOL_SCRIPT: &str = "set -e
 point=$1
@@ -463,11 +463,11 @@ pub const BUSY_INTERVAL: Duration = Duration::from_millis(10);
 const ANEW_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// Unmounts, waiting for a bounded time while somebody uses it, and names who does.
-pub fn unmount(point: &Path, tools: &mut Toolbox) -> Result<(), Failure> {
+pub fn unmount(point: &Path, tools: &mut Toolbox) -> Result<(), StepFailure> {
     if unmount_within(BUSY_WAIT_MAX, point, tools)? {
         return Ok(());
     }
-    Err(Failure::of(format!(
+    Err(StepFailure::of(format!(
         "{} is still busy after {} s{}",
         point.display(),
         BUSY_WAIT_MAX.as_secs(),
@@ -477,7 +477,7 @@ pub fn unmount(point: &Path, tools: &mut Toolbox) -> Result<(), Failure> {
 
 /// Unmounts before it is mounted anew; leaves it mounted, with a remark, where somebody uses it, and says
 /// whether it did.
-pub fn unmount_unless_used(point: &Path, tools: &mut Toolbox) -> Result<bool, Failure> {
+pub fn unmount_unless_used(point: &Path, tools: &mut Toolbox) -> Result<bool, StepFailure> {
     let is_unmounted = unmount_within(ANEW_WAIT_MAX, point, tools)?;
     if !is_unmounted {
         let users = users_text(point, tools);
@@ -487,7 +487,11 @@ pub fn unmount_unless_used(point: &Path, tools: &mut Toolbox) -> Result<bool, Fa
 }
 
 /// Unmounts, unless it is in use for all that time; says whether it did.
-fn unmount_within(wait_max: Duration, point: &Path, tools: &mut Toolbox) -> Result<bool, Failure> {
+fn unmount_within(
+    wait_max: Duration,
+    point: &Path,
+    tools: &mut Toolbox,
+) -> Result<bool, StepFailure> {
     let shown = point.display();
     tools.log_command(&["umount", &shown.to_string()]);
     let until = Instant::now() + wait_max;
@@ -500,7 +504,7 @@ fn unmount_within(wait_max: Duration, point: &Path, tools: &mut Toolbox) -> Resu
                 tools.pause(BUSY_INTERVAL)?;
             }
             Err(rustix::io::Errno::BUSY) => return Ok(false),
-            Err(error) => return Err(Failure::of(format!("unmounting {shown}: {error}"))),
+            Err(error) => return Err(StepFailure::of(format!("unmounting {shown}: {error}"))),
         }
     }
     if retries > 0 {

@@ -1,4 +1,4 @@
-//! minfs three times: mounted through FUSE, as a library in the load's own process, and mounted by its
+//! minfs three times: mounted through FUSE, as a library in the workload's own process, and mounted by its
 //! kernel module.
 //!
 //! All are made and checked by the program `minfs`, which is built beside kurabe.
@@ -6,11 +6,11 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use guest::{Error, Recipe, Site};
+use guest::{BuildSite, Error, Recipe};
 
-use super::kernel::{Kernel, drop_pages_of, make_mount_point, unmount, words};
-use super::{Access, FileSystem, Instance, Kind, Stage, Tool};
-use crate::tool::{Failure, Toolbox};
+use super::kernel::{KernelFileSystem, drop_pages_of, make_mount_point, unmount, words};
+use super::{Access, FileSystem, FileSystemKind, Instance, InstanceContext, LayerTool};
+use crate::tool::{StepFailure, Toolbox};
 
 /// `minfs-fuse`. Through FUSE it has a page cache of its own, and no directories to begin each turn
 /// in; the kernel sees no storage.
@@ -25,7 +25,9 @@ pub static MINFS_FUSE: FileSystem = FileSystem {
     ..FileSystem::new(
         "minfs-fuse",
         "minfs mounted through FUSE: one flat directory of few large files",
-        Kind::Own(|stage| Box::new(MinfsInstance { stage, mounts: true, mounted: false })),
+        FileSystemKind::Own(|stage| {
+            Box::new(MinfsInstance { stage, mounts: true, mounted: false })
+        }),
     )
 };
 
@@ -39,7 +41,9 @@ pub static MINFS: FileSystem = FileSystem {
     ..FileSystem::new(
         "minfs",
         "minfs as a library in the workload's process, not mounted: for objects",
-        Kind::Own(|stage| Box::new(MinfsInstance { stage, mounts: false, mounted: false })),
+        FileSystemKind::Own(|stage| {
+            Box::new(MinfsInstance { stage, mounts: false, mounted: false })
+        }),
     )
 };
 
@@ -55,14 +59,14 @@ pub static MINFS_KERNEL: FileSystem = FileSystem {
     ..FileSystem::of_kernel(
         "minfs-kernel",
         "minfs mounted by its kernel module, which guests get built (--on debian)",
-        Kernel {
+        KernelFileSystem {
             mkfs: &["minfs", "mkfs", "-f", "-q"],
             // Not by the helper for FUSE.
             mount: &["mount", "-n", "-i"],
             mount_options_of_copy: Some(&[]),
             geometry: &["minfs", "stat"],
             check: &["minfs", "fsck", "-n"],
-            ..Kernel::PLAIN
+            ..KernelFileSystem::PLAIN
         },
     )
 };
@@ -86,7 +90,7 @@ const SOURCE: &[(&str, &str)] = &[
     ("volume.c", include_str!("../../../../minfs/kernel/volume.c")),
 ];
 
-fn build(site: &mut Site<'_>) -> Result<(), Error> {
+fn build(site: &mut BuildSite<'_>) -> Result<(), Error> {
     let (own, _) = site.headers()?;
     let directory = site.directory("minfs")?;
     for (name, text) in SOURCE {
@@ -102,29 +106,29 @@ fn owner_options(user: u32, group: u32) -> Vec<String> {
     vec![format!("root_user={user}"), format!("root_group={group}")]
 }
 
-const TOOLS: &[Tool] = &[Tool::new("minfs", super::OWN_PACKAGE, "--version")];
+const TOOLS: &[LayerTool] = &[LayerTool::new("minfs", super::OWN_PACKAGE, "--version")];
 const SIZE_BYTES_MIN: u64 = 16 << 20;
 
 struct MinfsInstance {
-    stage: Stage,
+    stage: InstanceContext,
     mounts: bool,
     mounted: bool,
 }
 
 impl Instance for MinfsInstance {
-    fn make(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+    fn make(&mut self, tools: &mut Toolbox) -> Result<(), StepFailure> {
         let mut words = words(&["minfs", "mkfs", "-f", "-q"]);
         words.extend(self.stage.mkfs_options.iter().cloned());
         words.push(self.stage.node_text());
         tools.expect(&words, "mkfs failed").map(drop)
     }
 
-    fn geometry(&mut self, tools: &mut Toolbox) -> Result<String, Failure> {
+    fn geometry(&mut self, tools: &mut Toolbox) -> Result<String, StepFailure> {
         let words = ["minfs", "stat", &self.stage.node_text()];
         tools.look(&words, "the geometry cannot be read")
     }
 
-    fn mount(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+    fn mount(&mut self, tools: &mut Toolbox) -> Result<(), StepFailure> {
         if !self.mounts {
             return Ok(());
         }
@@ -139,18 +143,18 @@ impl Instance for MinfsInstance {
     }
 
     fn directory(&self) -> PathBuf {
-        if self.mounts { self.stage.mount_point() } else { self.stage.scratch.room().to_path_buf() }
+        if self.mounts { self.stage.mount_point() } else { self.stage.scratch.work().to_path_buf() }
     }
 
-    fn cool_alone(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+    fn cool_alone(&mut self, tools: &mut Toolbox) -> Result<(), StepFailure> {
         self.sync(tools)?;
         drop_pages_of(self.stage.node())
     }
 
     /// FUSE hands no syncfs(2) on, so every file is synced by itself; there are few.
-    fn sync(&mut self, _: &mut Toolbox) -> Result<(), Failure> {
+    fn sync(&mut self, _: &mut Toolbox) -> Result<(), StepFailure> {
         let failed = |path: &Path, error: std::io::Error| {
-            Failure::of(format!("syncing {}: {error}", path.display()))
+            StepFailure::of(format!("syncing {}: {error}", path.display()))
         };
         if self.mounted {
             let point = self.stage.mount_point();
@@ -174,7 +178,7 @@ impl Instance for MinfsInstance {
         self.mounts.then(|| words(&line))
     }
 
-    fn unmount(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+    fn unmount(&mut self, tools: &mut Toolbox) -> Result<(), StepFailure> {
         if self.mounted {
             unmount(&self.stage.mount_point(), tools)?;
             self.mounted = false;
@@ -182,7 +186,7 @@ impl Instance for MinfsInstance {
         Ok(())
     }
 
-    fn check(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+    fn check(&mut self, tools: &mut Toolbox) -> Result<(), StepFailure> {
         let words = ["minfs", "fsck", "-n", &self.stage.node_text()];
         tools.expect(&words, "the check found damage, or could not be made").map(drop)
     }
@@ -191,7 +195,7 @@ impl Instance for MinfsInstance {
         self.mounted.then(|| super::cpu_time_of("minfs")).flatten()
     }
 
-    fn end(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+    fn end(&mut self, tools: &mut Toolbox) -> Result<(), StepFailure> {
         self.unmount(tools)
     }
 }

@@ -1,12 +1,12 @@
 //! NILFS2: nilfs-tools.
 
-use super::kernel::Kernel;
-use super::{FileSystem, Tool};
+use super::kernel::KernelFileSystem;
+use super::{FileSystem, LayerTool};
 
 /// NILFS2.
 pub static NILFS2: FileSystem = FileSystem {
     // mount.nilfs2 and nilfs-tune come with it.
-    tools: &[Tool::new("mkfs.nilfs2", "nilfs-tools", "-V")],
+    tools: &[LayerTool::new("mkfs.nilfs2", "nilfs-tools", "-V")],
     // mkfs.nilfs2 wants some segments of 8 MiB; this is well above what it refuses.
     size_bytes_min: 128 << 20,
     modules: &["nilfs2"],
@@ -14,7 +14,7 @@ pub static NILFS2: FileSystem = FileSystem {
     ..FileSystem::of_kernel(
         "nilfs2",
         "one log, a checkpoint every few seconds; mounted without its cleaner",
-        Kernel {
+        KernelFileSystem {
             mkfs: &["mkfs.nilfs2", "-q", "-f"],
             mkfs_without_discard: &["-K"],
             // Discards are off unless asked for. The cleaner, which the mount would start, keeps the
@@ -25,7 +25,7 @@ pub static NILFS2: FileSystem = FileSystem {
             // There is no offline checker: this reads the superblock, no more.
             check: &["nilfs-tune", "-l"],
             check_meaning: |_| "the superblock cannot be read",
-            ..Kernel::PLAIN
+            ..KernelFileSystem::PLAIN
         },
     )
 };

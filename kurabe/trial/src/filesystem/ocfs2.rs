@@ -4,18 +4,18 @@ use std::fmt::Write;
 use std::fs;
 use std::ops::RangeInclusive;
 
-use guest::{Error, Recipe, Site};
+use guest::{BuildSite, Error, Recipe};
 use lab::contender::Contender;
-use lab::spec::Node as Member;
+use lab::spec::NodeSpec;
 
-use super::kernel::{Cluster, Kernel, words};
-use super::{FileSystem, Stage, Tool};
+use super::kernel::{Cluster, KernelFileSystem, words};
+use super::{FileSystem, InstanceContext, LayerTool};
 use crate::nodes;
-use crate::tool::{Failure, Toolbox};
+use crate::tool::{StepFailure, Toolbox};
 
 /// OCFS2: on one node without a cluster, on several by o2cb.
 pub static OCFS2: FileSystem = FileSystem {
-    tools: &[Tool { name: "mkfs.ocfs2", package: "ocfs2-tools", version: Some("-V") }],
+    tools: &[LayerTool { name: "mkfs.ocfs2", package: "ocfs2-tools", version: Some("-V") }],
     // Journals of several nodes.
     size_bytes_min: 512 << 20,
     modules: &["ocfs2", "ocfs2_dlm", "ocfs2_stack_o2cb", "virtio_net"],
@@ -25,7 +25,7 @@ pub static OCFS2: FileSystem = FileSystem {
     ..FileSystem::of_kernel(
         "ocfs2",
         "extents and a journal for each node, by Oracle; one or several nodes; flushes with '@ barrier=1' only",
-        Kernel {
+        KernelFileSystem {
             mkfs: &["mkfs.ocfs2", "-q", "-F", "-x"],
             complete,
             geometry: &["debugfs.ocfs2", "-R", "stats"],
@@ -37,7 +37,7 @@ pub static OCFS2: FileSystem = FileSystem {
             },
             // o2cb finds out by itself: no heartbeat on the disk.
             cluster: Some(Cluster { join, leaving: None, left: |_| Ok(()), died: |_| Ok(()) }),
-            ..Kernel::PLAIN
+            ..KernelFileSystem::PLAIN
         },
     )
 };
@@ -61,7 +61,7 @@ fn why_not_option(contender: &Contender) -> Option<String> {
         .then(|| format!("'{THRESHOLD}{text}': one node has no heartbeat; leave it out"))
 }
 
-fn complete(options: &mut Vec<String>, stage: &Stage) {
+fn complete(options: &mut Vec<String>, stage: &InstanceContext) {
     options.retain(|word| !word.starts_with(THRESHOLD));
     let own = match &stage.member {
         None => words(&["-M", "local"]),
@@ -79,14 +79,14 @@ fn complete(options: &mut Vec<String>, stage: &Stage) {
 const DIRECTORY: &str = "/etc/ocfs2";
 
 /// The cluster of a node, as ocfs2.cluster.conf(5) has it.
-fn configuration(member: &Member) -> String {
+fn configuration(member: &NodeSpec) -> String {
     let cluster = &member.cluster;
     let mut text = format!(
         "cluster:\n\theartbeat_mode = local\n\tnode_count = {}\n\tname = {cluster}\n",
         member.nodes
     );
     for number in 1..=member.nodes {
-        let (name, address) = (Member::host_name_of(number), nodes::address_text(number));
+        let (name, address) = (NodeSpec::host_name_of(number), nodes::address_text(number));
         write!(
             text,
             "\nnode:\n\tnumber = {number}\n\tcluster = {cluster}\n\tip_port = 7777\n\t\
@@ -97,11 +97,16 @@ fn configuration(member: &Member) -> String {
     text
 }
 
-fn join(stage: &Stage, member: &Member, tools: &mut Toolbox) -> Result<(), Failure> {
+fn join(
+    stage: &InstanceContext,
+    member: &NodeSpec,
+    tools: &mut Toolbox,
+) -> Result<(), StepFailure> {
     let write = |path: &str, text: &str| {
-        fs::write(path, text).map_err(|error| Failure::of(format!("{path}: {error}")))
+        fs::write(path, text).map_err(|error| StepFailure::of(format!("{path}: {error}")))
     };
-    fs::create_dir_all(DIRECTORY).map_err(|error| Failure::of(format!("{DIRECTORY}: {error}")))?;
+    fs::create_dir_all(DIRECTORY)
+        .map_err(|error| StepFailure::of(format!("{DIRECTORY}: {error}")))?;
     write(&format!("{DIRECTORY}/cluster.conf"), &configuration(member))?;
     write("/sys/fs/ocfs2/cluster_stack", "o2cb")?;
     let words = words(&["o2cb", "register-cluster", &member.cluster]);
@@ -115,7 +120,7 @@ fn join(stage: &Stage, member: &Member, tools: &mut Toolbox) -> Result<(), Failu
 /// The tools, whose module the kernel has.
 static RECIPE: Recipe = Recipe::of_packages("ocfs2", build);
 
-fn build(site: &mut Site<'_>) -> Result<(), Error> {
+fn build(site: &mut BuildSite<'_>) -> Result<(), Error> {
     let names = ["mkfs", "mount", "fsck", "debugfs"].map(|name| format!("{name}.ocfs2"));
     let names = names.iter().map(String::as_str).chain(["o2cb", "ocfs2_hb_ctl"]);
     site.take_tools("ocfs2-tools", &names.collect::<Vec<_>>())
@@ -141,7 +146,7 @@ mod tests {
     #[test]
     fn all_nodes_are_told_of_the_same_cluster() {
         let member =
-            |number| Member { number, nodes: 3, cluster: "k12".into(), ..Member::default() };
+            |number| NodeSpec { number, nodes: 3, cluster: "k12".into(), ..NodeSpec::default() };
         let text = configuration(&member(1));
         assert_eq!(text, configuration(&member(3)));
         assert!(

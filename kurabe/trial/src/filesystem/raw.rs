@@ -5,8 +5,8 @@ use std::fs::File;
 use std::path::PathBuf;
 
 use super::kernel::drop_pages_of;
-use super::{Access, FileSystem, Instance, Kind, Stage};
-use crate::tool::{Failure, Toolbox};
+use super::{Access, FileSystem, FileSystemKind, Instance, InstanceContext};
+use crate::tool::{StepFailure, Toolbox};
 
 /// `raw`.
 pub static RAW: FileSystem = FileSystem {
@@ -16,33 +16,33 @@ pub static RAW: FileSystem = FileSystem {
     ..FileSystem::new(
         "raw",
         "the block device itself, for fio, fio-matrix and objects",
-        Kind::Own(|stage| Box::new(RawInstance { stage })),
+        FileSystemKind::Own(|stage| Box::new(RawInstance { stage })),
     )
 };
 
 struct RawInstance {
-    stage: Stage,
+    stage: InstanceContext,
 }
 
 impl Instance for RawInstance {
-    fn geometry(&mut self, tools: &mut Toolbox) -> Result<String, Failure> {
+    fn geometry(&mut self, tools: &mut Toolbox) -> Result<String, StepFailure> {
         let words = ["blockdev", "--report", &self.stage.node_text()];
         tools.look(&words, "the device cannot be described")
     }
 
     fn directory(&self) -> PathBuf {
-        self.stage.scratch.room().to_path_buf()
+        self.stage.scratch.work().to_path_buf()
     }
 
-    fn cool_alone(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+    fn cool_alone(&mut self, tools: &mut Toolbox) -> Result<(), StepFailure> {
         self.sync(tools)?;
         drop_pages_of(self.stage.node())
     }
 
-    fn sync(&mut self, _: &mut Toolbox) -> Result<(), Failure> {
+    fn sync(&mut self, _: &mut Toolbox) -> Result<(), StepFailure> {
         let node = self.stage.node();
         File::open(node.path())
             .and_then(|device| device.sync_all())
-            .map_err(|error| Failure::of(format!("flushing {}: {error}", node.shown())))
+            .map_err(|error| StepFailure::of(format!("flushing {}: {error}", node.shown())))
     }
 }

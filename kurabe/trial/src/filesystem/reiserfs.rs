@@ -1,12 +1,12 @@
 //! ReiserFS: reiserfsprogs. Linux 6.13 took it out.
 
-use super::kernel::Kernel;
-use super::{FileSystem, Tool};
+use super::kernel::KernelFileSystem;
+use super::{FileSystem, LayerTool};
 
 /// ReiserFS, version 3.6.
 pub static REISERFS: FileSystem = FileSystem {
     // debugreiserfs and reiserfsck come with it.
-    tools: &[Tool::new("mkreiserfs", "reiserfsprogs", "-V")],
+    tools: &[LayerTool::new("mkreiserfs", "reiserfsprogs", "-V")],
     // The journal alone takes 32 MiB.
     size_bytes_min: 64 << 20,
     modules: &["reiserfs"],
@@ -15,7 +15,7 @@ pub static REISERFS: FileSystem = FileSystem {
     ..FileSystem::of_kernel(
         "reiserfs",
         "one tree with packed tails, for many small files; kernels before 6.13",
-        Kernel {
+        KernelFileSystem {
             mkfs: &["mkreiserfs", "-q", "-f"],
             geometry: &["debugreiserfs"],
             check: &["reiserfsck", "--check", "-y", "-q"],
@@ -25,7 +25,7 @@ pub static REISERFS: FileSystem = FileSystem {
                 2 | 4 => "errors were found that need --rebuild-tree",
                 _ => "it could not be checked",
             },
-            ..Kernel::PLAIN
+            ..KernelFileSystem::PLAIN
         },
     )
 };

@@ -116,7 +116,7 @@ fn a_file_system_is_added_by_its_description() {
     static RECIPE: Recipe =
         Recipe::of_packages("cardfs", |site| site.add("cardfs", None, &[]).map(drop));
     static CARDFS: FileSystem = FileSystem {
-        tools: &[Tool::new("mkfs.cardfs", "cardfs-tools", "-V")],
+        tools: &[LayerTool::new("mkfs.cardfs", "cardfs-tools", "-V")],
         modules: &["cardfs", "cards"],
         recipe: Some(&RECIPE),
         mkfs_flags: "q",
@@ -125,10 +125,10 @@ fn a_file_system_is_added_by_its_description() {
         ..FileSystem::of_kernel(
             "cardfs",
             "one card for each file",
-            kernel::Kernel {
+            kernel::KernelFileSystem {
                 mkfs: &["mkfs.cardfs"],
                 check: &["fsck.cardfs"],
-                ..kernel::Kernel::PLAIN
+                ..kernel::KernelFileSystem::PLAIN
             },
         )
     };

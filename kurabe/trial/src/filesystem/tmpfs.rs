@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use rustix::mount::UnmountFlags;
 
 use super::kernel::{make_mount_point, sync_file_system, unmount, words};
-use super::{FileSystem, Instance, Kind, Stage};
-use crate::tool::{Failure, Toolbox};
+use super::{FileSystem, FileSystemKind, Instance, InstanceContext};
+use crate::tool::{StepFailure, Toolbox};
 
 /// `tmpfs`, as large as the device that another contender has. The device stays unused.
 pub static TMPFS: FileSystem = FileSystem {
@@ -18,21 +18,21 @@ pub static TMPFS: FileSystem = FileSystem {
     ..FileSystem::new(
         "tmpfs",
         "files in memory alone, as many bytes as the device has; lost with the machine",
-        Kind::Own(|stage| Box::new(TmpfsInstance { stage, mounted: false })),
+        FileSystemKind::Own(|stage| Box::new(TmpfsInstance { stage, mounted: false })),
     )
 };
 
 struct TmpfsInstance {
-    stage: Stage,
+    stage: InstanceContext,
     mounted: bool,
 }
 
 impl Instance for TmpfsInstance {
-    fn geometry(&mut self, _: &mut Toolbox) -> Result<String, Failure> {
+    fn geometry(&mut self, _: &mut Toolbox) -> Result<String, StepFailure> {
         Ok(format!("tmpfs of at most {} bytes", self.stage.size_bytes))
     }
 
-    fn mount(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+    fn mount(&mut self, tools: &mut Toolbox) -> Result<(), StepFailure> {
         let point = self.stage.mount_point();
         make_mount_point(&point)?;
         // Of two sizes the kernel takes the last, so the contender's own.
@@ -51,21 +51,21 @@ impl Instance for TmpfsInstance {
     }
 
     /// Its caches are its files; those of everything else stay as they are.
-    fn cool_alone(&mut self, _: &mut Toolbox) -> Result<(), Failure> {
+    fn cool_alone(&mut self, _: &mut Toolbox) -> Result<(), StepFailure> {
         Ok(())
     }
 
-    fn sync(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+    fn sync(&mut self, tools: &mut Toolbox) -> Result<(), StepFailure> {
         sync_file_system(&self.stage.mount_point(), tools)
     }
 
-    fn unmount(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+    fn unmount(&mut self, tools: &mut Toolbox) -> Result<(), StepFailure> {
         unmount(&self.stage.mount_point(), tools)?;
         self.mounted = false;
         Ok(())
     }
 
-    fn end(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+    fn end(&mut self, tools: &mut Toolbox) -> Result<(), StepFailure> {
         if self.mounted { self.unmount(tools) } else { Ok(()) }
     }
 }

@@ -1,13 +1,13 @@
 //! UFS, the file system of the BSDs: makefs, and the kernel's own driver.
 
-use guest::{Error, Recipe, Site};
+use guest::{BuildSite, Error, Recipe};
 
-use super::kernel::Kernel;
-use super::{FileSystem, Stage, Tool};
+use super::kernel::KernelFileSystem;
+use super::{FileSystem, InstanceContext, LayerTool};
 
 /// UFS1: images of UFS2 as makefs makes them have their superblock where the driver does not look.
 pub static UFS: FileSystem = FileSystem {
-    tools: &[Tool { name: "makefs", package: "makefs", version: None }],
+    tools: &[LayerTool { name: "makefs", package: "makefs", version: None }],
     // Whether a kernel's driver can write, only a mount tells.
     guests_only: Some(
         "distributions build the kernel's driver of UFS without writing; a guest gets one that writes",
@@ -19,7 +19,7 @@ pub static UFS: FileSystem = FileSystem {
     ..FileSystem::of_kernel(
         "ufs",
         "UFS1 of the BSDs by Linux's driver, whose writing is not trusted; in guests only",
-        Kernel {
+        KernelFileSystem {
             mkfs: &["makefs", "-t", "ffs"],
             mkfs_from_directory: true,
             complete,
@@ -28,7 +28,7 @@ pub static UFS: FileSystem = FileSystem {
             geometry: &["blkid", "-p"],
             check: &["blkid", "-p"],
             check_meaning: |_| "the superblock cannot be read",
-            ..Kernel::PLAIN
+            ..KernelFileSystem::PLAIN
         },
     )
 };
@@ -37,7 +37,7 @@ pub static UFS: FileSystem = FileSystem {
 const BLOCK_BYTES: u64 = 8192;
 
 /// makefs has to be told the size of a device, and makes few inodes for an empty directory.
-fn complete(options: &mut Vec<String>, stage: &Stage) {
+fn complete(options: &mut Vec<String>, stage: &InstanceContext) {
     let size = stage.size_bytes / BLOCK_BYTES * BLOCK_BYTES;
     let own = ["-s", &size.to_string(), "-o", "version=1,bsize=8192,fsize=1024,density=8192"];
     options.splice(0..0, own.map(str::to_string));
@@ -47,7 +47,7 @@ fn complete(options: &mut Vec<String>, stage: &Stage) {
 /// package; and makefs.
 static RECIPE: Recipe = Recipe::of_packages("ufs", build);
 
-fn build(site: &mut Site<'_>) -> Result<(), Error> {
+fn build(site: &mut BuildSite<'_>) -> Result<(), Error> {
     let (own, _) = site.headers()?;
     let source = format!("linux-source-{}", site.series());
     let version = site.kernel_version();

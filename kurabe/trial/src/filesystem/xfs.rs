@@ -5,8 +5,8 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
-use super::kernel::{Asked, Kernel};
-use super::{FileSystem, Owner, Tool};
+use super::kernel::{KernelFileSystem, ToolRunner};
+use super::{FileSystem, LayerTool, Owner};
 
 /// XFS.
 pub static XFS: FileSystem = FileSystem {
@@ -20,7 +20,7 @@ pub static XFS: FileSystem = FileSystem {
     ..FileSystem::of_kernel(
         "xfs",
         "allocation groups that work side by side, B+ trees, a log of metadata",
-        Kernel {
+        KernelFileSystem {
             mkfs: &["mkfs.xfs", "-q", "-f"],
             // The mount discards nothing unless asked to.
             mkfs_without_discard: &["-K"],
@@ -38,13 +38,13 @@ pub static XFS: FileSystem = FileSystem {
                 2 => "the check found a log that was not replayed",
                 _ => "the check could not be carried out",
             },
-            ..Kernel::PLAIN
+            ..KernelFileSystem::PLAIN
         },
     )
 };
 
-const fn tool(name: &'static str) -> Tool {
-    Tool::new(name, "xfsprogs", "-V")
+const fn tool(name: &'static str) -> LayerTool {
+    LayerTool::new(name, "xfsprogs", "-V")
 }
 
 /// The log within the device (`sb_logstart` of `struct xfs_dsb`, fs/xfs/libxfs/xfs_format.h).
@@ -69,7 +69,7 @@ fn journal(device: &File) -> io::Result<Vec<Range<u64>>> {
 }
 
 /// xfs_db(8), freesp: a line for each range of sizes, `from to extents blocks percent`.
-fn free(node: &str, ask: &mut Asked<'_>) -> Option<Vec<(u64, u64)>> {
+fn free(node: &str, ask: &mut ToolRunner<'_>) -> Option<Vec<(u64, u64)>> {
     let said = ask(&["xfs_db", "-r", "-c", "sb 0", "-c", "p blocksize", "-c", "freesp", node])?;
     let block_bytes: u64 =
         said.lines().find_map(|line| line.strip_prefix("blocksize = ")?.parse().ok())?;
@@ -83,7 +83,7 @@ fn free(node: &str, ask: &mut Asked<'_>) -> Option<Vec<(u64, u64)>> {
 }
 
 /// xfs_db(8), blockuse: `block 12 (0/12) type data inode 134 d/file3`.
-fn owner(node: &str, byte: u64, ask: &mut Asked<'_>) -> Option<Owner> {
+fn owner(node: &str, byte: u64, ask: &mut ToolRunner<'_>) -> Option<Owner> {
     let daddr = format!("daddr {}", byte / 512);
     let said =
         ask(&["xfs_db", "-r", "-c", "blockget -n", "-c", &daddr, "-c", "blockuse -n", node])?;

@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use guest::{Error, LIBRARIES, Recipe, Site};
+use guest::{BuildSite, Error, LIBRARIES, Recipe};
 use rustix::fs::{FileType, Mode};
 use rustix::mount::{MountPropagationFlags, UnmountFlags};
 use rustix::process::{Pid, Signal};
@@ -30,10 +30,10 @@ use trust::mounts;
 use super::kernel::{
     BUSY_INTERVAL, BUSY_WAIT_MAX, drop_caches, make_mount_point, users_text, words,
 };
-use super::{FileSystem, Instance, Kind, Stage, Tool};
+use super::{FileSystem, FileSystemKind, Instance, InstanceContext, LayerTool};
 use crate::ledger::random_name;
 use crate::sys::process_clock::cpu_time_ns;
-use crate::tool::{Failure, ToolOutput, Toolbox, command_for};
+use crate::tool::{StepFailure, ToolOutput, Toolbox, command_for};
 
 /// Short options of `zpool create`.
 const MKFS_FLAGS: &str = "dfn";
@@ -60,7 +60,7 @@ pub static ZFS_FUSE: FileSystem = FileSystem {
     ..FileSystem::new(
         "zfs-fuse",
         "copy on write in user space (package zfs-fuse, pool version 23), a daemon for each run",
-        Kind::Own(|stage| begin(stage, false)),
+        FileSystemKind::Own(|stage| begin(stage, false)),
     )
 };
 
@@ -82,15 +82,15 @@ pub static ZFS: FileSystem = FileSystem {
     ..FileSystem::new(
         "zfs",
         "copy on write, OpenZFS in the kernel of a guest, by zfs-dkms; in guests only",
-        Kind::Own(|stage| begin(stage, true)),
+        FileSystemKind::Own(|stage| begin(stage, true)),
     )
 };
 
-const fn tool(name: &'static str, package: &'static str) -> Tool {
-    Tool { name, package, version: None }
+const fn tool(name: &'static str, package: &'static str) -> LayerTool {
+    LayerTool { name, package, version: None }
 }
 
-fn begin(stage: Stage, in_kernel: bool) -> Box<dyn Instance> {
+fn begin(stage: InstanceContext, in_kernel: bool) -> Box<dyn Instance> {
     Box::new(ZfsInstance {
         stage,
         pool: random_name(),
@@ -108,7 +108,7 @@ const ZFS_TOOLS: &str = "/usr/lib/openzfs";
 /// package, and its tools.
 static RECIPE: Recipe = Recipe::of_packages("zfs", build);
 
-fn build(site: &mut Site<'_>) -> Result<(), Error> {
+fn build(site: &mut BuildSite<'_>) -> Result<(), Error> {
     let (own, common) = site.headers()?;
     let contrib = site.component("contrib")?;
     site.add("zfs-dkms", None, &contrib)?;
@@ -150,7 +150,7 @@ fn build(site: &mut Site<'_>) -> Result<(), Error> {
 }
 
 struct ZfsInstance {
-    stage: Stage,
+    stage: InstanceContext,
     pool: String,
     /// Whether it is OpenZFS, and no daemon.
     in_kernel: bool,
@@ -162,7 +162,7 @@ struct ZfsInstance {
 }
 
 impl Instance for ZfsInstance {
-    fn make(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+    fn make(&mut self, tools: &mut Toolbox) -> Result<(), StepFailure> {
         // Mounted by the mount phase and not before.
         let mut words = words(&["zpool", "create", "-f", "-m", "none", "-O", "canmount=noauto"]);
         let node = if self.in_kernel {
@@ -182,7 +182,7 @@ impl Instance for ZfsInstance {
         self.expect(&["zfs", "set", &point, &self.pool], "mkfs failed", tools)
     }
 
-    fn geometry(&mut self, tools: &mut Toolbox) -> Result<String, Failure> {
+    fn geometry(&mut self, tools: &mut Toolbox) -> Result<String, StepFailure> {
         let mut text = if self.in_kernel {
             tools.look(&self.inside(&["zfs", "version"])?, "it tells no version")?
         } else {
@@ -203,7 +203,7 @@ impl Instance for ZfsInstance {
         Ok(text)
     }
 
-    fn mount(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+    fn mount(&mut self, tools: &mut Toolbox) -> Result<(), StepFailure> {
         let mut words = words(&["zfs", "mount"]);
         words.extend(self.stage.mount_words(&[]));
         words.push(self.pool.clone());
@@ -215,14 +215,14 @@ impl Instance for ZfsInstance {
     }
 
     /// It has a cache of its own, which only letting go of the pool empties.
-    fn cool(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+    fn cool(&mut self, tools: &mut Toolbox) -> Result<(), StepFailure> {
         self.unmount(tools)?;
         drop_caches(tools)?;
         self.open_again(tools)
     }
 
     /// The daemon's cache goes with the pool, the kernel's with the mount and the device's last user.
-    fn cool_alone(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+    fn cool_alone(&mut self, tools: &mut Toolbox) -> Result<(), StepFailure> {
         self.unmount(tools)?;
         self.open_again(tools)
     }
@@ -230,8 +230,8 @@ impl Instance for ZfsInstance {
     /// FUSE hands syncfs(2) on to no daemon like this one, so it would return at once with
     /// nothing written. Setting a property is done in a transaction group, and returns when that
     /// group, with everything written before, is on the device and the device was flushed. In OpenZFS
-    /// syncfs(2) writes what was written to a log only, and the rest would be missing in the bill.
-    fn sync(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+    /// syncfs(2) writes what was written to a log only, and the rest would be missing in the cost.
+    fn sync(&mut self, tools: &mut Toolbox) -> Result<(), StepFailure> {
         self.expect(&self.sync_words(), "sync failed", tools)
     }
 
@@ -249,7 +249,7 @@ impl Instance for ZfsInstance {
         self.inside(&["sh", "-c", &script, &self.pool, &devices]).ok()
     }
 
-    fn unmount(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+    fn unmount(&mut self, tools: &mut Toolbox) -> Result<(), StepFailure> {
         let point = self.stage.mount_point();
         let until = Instant::now() + BUSY_WAIT_MAX;
         loop {
@@ -277,7 +277,7 @@ impl Instance for ZfsInstance {
 
     /// zdb opens the exported pool for reading only. It verifies the checksums of all metadata and
     /// that every block is accounted for, as the other checks do; data is left out, as with them.
-    fn check(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+    fn check(&mut self, tools: &mut Toolbox) -> Result<(), StepFailure> {
         let (devices, _) = self.device_directory()?;
         let words = ["zdb", "-e", "-p", &devices, "-c", &self.pool];
         self.expect(&words, "the check found damage or could not be carried out", tools)
@@ -287,7 +287,7 @@ impl Instance for ZfsInstance {
         cpu_time_ns(self.daemon.as_ref()?.pid()).ok()
     }
 
-    fn end(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+    fn end(&mut self, tools: &mut Toolbox) -> Result<(), StepFailure> {
         let mut result = Ok(());
         if self.imported && (self.in_kernel || self.daemon.as_mut().is_some_and(Daemon::runs)) {
             result = self.unmount(tools).or_else(|failure| {
@@ -315,7 +315,7 @@ const SYNC_PROPERTY: &str = "kurabe:sync=on";
 /// Keeps a pool out of the list of those that the machine opens when it starts.
 const NO_CACHE_FILE: &str = "cachefile=none";
 
-/// What [`ZfsInstance::cool`] does, for a load. `$0` is the pool, `$1` the directory with its device.
+/// What [`ZfsInstance::cool`] does, for a workload. `$0` is the pool, `$1` the directory with its device.
 /// An unmount right after the last use may still find it busy.
 const COOL_SCRIPT: &str = "set -e
 tries=1000
@@ -363,7 +363,7 @@ impl ZfsInstance {
     }
 
     /// Opens the exported pool and mounts it.
-    fn open_again(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+    fn open_again(&mut self, tools: &mut Toolbox) -> Result<(), StepFailure> {
         let (devices, _) = self.device_directory()?;
         let mut words = words(&["zpool", "import"]);
         words.extend(self.import_words());
@@ -385,11 +385,11 @@ impl ZfsInstance {
 
     /// Makes the mount point a mount of its own that is shared with the namespaces nested in this
     /// one, so that what the daemon mounts on it appears here, and nothing else does.
-    fn share_mount_point(&mut self) -> Result<(), Failure> {
+    fn share_mount_point(&mut self) -> Result<(), StepFailure> {
         let point = self.stage.mount_point();
         make_mount_point(&point)?;
         let failed = |error: rustix::io::Errno| {
-            Failure::of(format!("sharing the mount point {}: {error}", point.display()))
+            StepFailure::of(format!("sharing the mount point {}: {error}", point.display()))
         };
         rustix::mount::mount_bind(&point, &point).map_err(failed)?;
         self.shared_point = true;
@@ -398,11 +398,11 @@ impl ZfsInstance {
         rustix::mount::mount_change(&point, MountPropagationFlags::SHARED).map_err(failed)
     }
 
-    fn start_daemon(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+    fn start_daemon(&mut self, tools: &mut Toolbox) -> Result<(), StepFailure> {
         let files = self.files();
         let settings = files.join("zfsrc");
         let log = files.join("log");
-        let failed = |error: io::Error| Failure::of(format!("starting zfs-fuse: {error}"));
+        let failed = |error: io::Error| StepFailure::of(format!("starting zfs-fuse: {error}"));
         fs::create_dir_all(&files).map_err(failed)?;
         fs::write(&settings, fs::read(HOST_SETTINGS).unwrap_or_default()).map_err(failed)?;
         let output = File::create(&log).map_err(failed)?;
@@ -420,7 +420,7 @@ impl ZfsInstance {
         loop {
             let text = || fs::read_to_string(&log).unwrap_or_default();
             if !self.daemon.as_mut().is_some_and(Daemon::runs) {
-                return Err(Failure::Failed {
+                return Err(StepFailure::Failed {
                     message: "zfs-fuse ended before it answered".into(),
                     output: text(),
                 });
@@ -430,7 +430,7 @@ impl ZfsInstance {
                 return Ok(());
             }
             if Instant::now() >= until {
-                return Err(Failure::Failed {
+                return Err(StepFailure::Failed {
                     message: format!("zfs-fuse did not answer in {} s", START_MAX.as_secs()),
                     output: text(),
                 });
@@ -461,12 +461,12 @@ impl ZfsInstance {
     /// Where this pool's daemon has its files: another trial's may still lie in the scratch
     /// directory.
     fn files(&self) -> PathBuf {
-        self.stage.scratch.room().join(&self.pool)
+        self.stage.scratch.work().join(&self.pool)
     }
 
     /// A directory that holds nothing but the device, for the tools that look for pools in whole
     /// directories; and the device there.
-    fn device_directory(&self) -> Result<(String, String), Failure> {
+    fn device_directory(&self) -> Result<(String, String), StepFailure> {
         let directory = self.files().join("devices");
         let node = self.stage.node().path();
         let shown = |path: &Path| path.display().to_string();
@@ -487,12 +487,12 @@ impl ZfsInstance {
         };
         let made = fs::create_dir_all(&directory)
             .and_then(|()| if fs::symlink_metadata(&device).is_ok() { Ok(()) } else { make() });
-        made.map_err(|error| Failure::of(format!("{}: {error}", device.display())))?;
+        made.map_err(|error| StepFailure::of(format!("{}: {error}", device.display())))?;
         Ok((shown(&directory), shown(&device)))
     }
 
     /// The words that run a tool: in the daemon's namespace, or out of a guest's directory of OpenZFS.
-    fn inside<W: AsRef<str>>(&self, line: &[W]) -> Result<Vec<String>, Failure> {
+    fn inside<W: AsRef<str>>(&self, line: &[W]) -> Result<Vec<String>, StepFailure> {
         if self.in_kernel {
             let mut words: Vec<String> = line.iter().map(|word| word.as_ref().into()).collect();
             let own = Path::new(ZFS_TOOLS).join(&words[0]);
@@ -501,14 +501,19 @@ impl ZfsInstance {
             }
             return Ok(words);
         }
-        let daemon = self.daemon.as_ref().ok_or_else(|| Failure::of("zfs-fuse does not run"))?;
+        let daemon =
+            self.daemon.as_ref().ok_or_else(|| StepFailure::of("zfs-fuse does not run"))?;
         let pid = daemon.pid().as_raw_nonzero().to_string();
         let mut words = words(&["nsenter", "--target", &pid, "--mount", "--root", "--"]);
         words.extend(line.iter().map(|word| word.as_ref().to_string()));
         Ok(words)
     }
 
-    fn run<W: AsRef<str>>(&self, words: &[W], tools: &mut Toolbox) -> Result<ToolOutput, Failure> {
+    fn run<W: AsRef<str>>(
+        &self,
+        words: &[W],
+        tools: &mut Toolbox,
+    ) -> Result<ToolOutput, StepFailure> {
         tools.log_command(words);
         tools.run_unlogged(&self.inside(words)?)
     }
@@ -518,7 +523,7 @@ impl ZfsInstance {
         words: &[W],
         what: &str,
         tools: &mut Toolbox,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), StepFailure> {
         let output = self.run(words, tools)?;
         if output.code == 0 { Ok(()) } else { Err(output.failure(what)) }
     }

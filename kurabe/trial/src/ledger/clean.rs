@@ -11,7 +11,7 @@ use trust::Directory;
 use trust::mounts;
 
 use super::{
-    Contents, LEDGERS, NAME_PREFIX, SCRATCH_LEDGER_PREFIX, Taken, boot_id, is_ours_by_name,
+    LEDGERS, LedgerContents, NAME_PREFIX, SCRATCH_LEDGER_PREFIX, Taken, boot_id, is_ours_by_name,
     read_contents, start_ticks,
 };
 use crate::control_group;
@@ -127,13 +127,13 @@ fn locked(ledger: &File) -> io::Result<bool> {
 
 /// Whether the process that began the ledger is still the one with its number. The lock is what
 /// counts; this keeps a ledger alone whose owner lost it, such as one on a network file system.
-fn owner_lives(contents: &Contents) -> bool {
+fn owner_lives(contents: &LedgerContents) -> bool {
     let Some((pid, ticks, boot)) = &contents.owner else { return false };
     *boot == boot_id() && *ticks != 0 && start_ticks(*pid) == Some(*ticks)
 }
 
 /// Gives back everything, the last taken first. Says whether nothing is left.
-fn give_back_all(own: &Directory, contents: &Contents, report: &mut CleanReport) -> bool {
+fn give_back_all(own: &Directory, contents: &LedgerContents, report: &mut CleanReport) -> bool {
     let mut all_given = true;
     for taken in contents.held.values().rev() {
         match give_back(own, taken, report) {

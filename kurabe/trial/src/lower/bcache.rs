@@ -5,17 +5,17 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::{Lower, MadeOf, Place, members, words};
-use crate::filesystem::Tool;
-use crate::tool::{Failure, Toolbox};
+use super::{Lower, LowerLocation, MadeOf, members, words};
+use crate::filesystem::LayerTool;
+use crate::tool::{StepFailure, Toolbox};
 
 /// bcache.
 pub static BCACHE: Lower = Lower {
     name: "bcache",
     summary: "a cache, writethrough unless 'writeback' is said (bcache): the second device, or an eighth of the only one",
     tools: &[
-        Tool { name: "make-bcache", package: "bcache-tools", version: None },
-        Tool::new("dmsetup", "dmsetup", "--version"),
+        LayerTool { name: "make-bcache", package: "bcache-tools", version: None },
+        LayerTool::new("dmsetup", "dmsetup", "--version"),
     ],
     modules: &["bcache", members::MODULE],
     made_of: MadeOf::DataAndCache,
@@ -70,18 +70,18 @@ fn bucket_kib(cache_sectors: u64) -> u64 {
 const DEVICE_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// What the kernel says of a member.
-fn sysfs(place: &Place, member: usize) -> Option<PathBuf> {
+fn sysfs(place: &LowerLocation, member: usize) -> Option<PathBuf> {
     let number = fs::metadata(&members::paths(place)[member]).ok()?.rdev();
     let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
     Some(format!("/sys/dev/block/{major}:{minor}/bcache").into())
 }
 
 /// Tells the kernel of both members, which no udev does in a guest, and waits for the device.
-fn register(place: &Place, tools: &mut Toolbox) -> Result<PathBuf, Failure> {
+fn register(place: &LowerLocation, tools: &mut Toolbox) -> Result<PathBuf, StepFailure> {
     let until = Instant::now() + DEVICE_WAIT_MAX;
     for path in members::paths(place) {
         fs::write("/sys/fs/bcache/register", &path)
-            .map_err(|error| Failure::of(format!("bcache does not take {path}: {error}")))?;
+            .map_err(|error| StepFailure::of(format!("bcache does not take {path}: {error}")))?;
     }
     while Instant::now() < until {
         let device = sysfs(place, 0).and_then(|path| fs::read_link(path.join("dev")).ok());
@@ -93,7 +93,7 @@ fn register(place: &Place, tools: &mut Toolbox) -> Result<PathBuf, Failure> {
         }
         tools.pause(Duration::from_millis(20))?;
     }
-    Err(Failure::of("bcache made no device of its members"))
+    Err(StepFailure::of("bcache made no device of its members"))
 }
 
 #[cfg(test)]

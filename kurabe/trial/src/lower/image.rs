@@ -10,13 +10,13 @@ use std::sync::Arc;
 use lab::contender::{Contender, Layer};
 use rustix::fs::FallocateFlags;
 
-use super::{Lower, MadeOf, Place, by_name, words};
+use super::{Lower, LowerLocation, MadeOf, by_name, words};
 use crate::device::attach::attach_image;
 use crate::device::free_bytes;
-use crate::filesystem::{self, Instance, Stage};
-use crate::node::Node;
+use crate::filesystem::{self, Instance, InstanceContext};
+use crate::node::DeviceNode;
 use crate::scratch::Occupied;
-use crate::tool::Failure;
+use crate::tool::StepFailure;
 
 /// A loop device.
 pub static LOOP: Lower = Lower {
@@ -34,8 +34,9 @@ pub static LOOP: Lower = Lower {
     why_not_cut: None,
     make: |place, tools| {
         let path = path(place)?;
-        let failed =
-            |error: io::Error| Failure::of(format!("making an image for {}: {error}", place.layer));
+        let failed = |error: io::Error| {
+            StepFailure::of(format!("making an image for {}: {error}", place.layer))
+        };
         let directory = path.parent().expect("it lies in a directory");
         let directory = File::open(directory).map_err(failed)?;
         let free = free_bytes(&directory).map_err(failed)?;
@@ -61,7 +62,7 @@ pub static LOOP: Lower = Lower {
     open: |place, _| {
         let path = path(place)?;
         let failed = |error: io::Error| {
-            Failure::of(format!("opening the image of {}: {error}", place.layer))
+            StepFailure::of(format!("opening the image of {}: {error}", place.layer))
         };
         let image = OpenOptions::new().read(true).write(true).open(path).map_err(failed)?;
         let size_bytes = image.metadata().map_err(failed)?.len();
@@ -84,25 +85,25 @@ const IMAGE_PERCENT: u64 = 90;
 
 const MIB: u64 = 1 << 20;
 
-fn path(place: &Place) -> Result<PathBuf, Failure> {
+fn path(place: &LowerLocation) -> Result<PathBuf, StepFailure> {
     let directory = place.directory.as_ref();
-    let none = || Failure::of(format!("{} has no file system below it", place.layer));
+    let none = || StepFailure::of(format!("{} has no file system below it", place.layer));
     Ok(directory.ok_or_else(none)?.join("image"))
 }
 
 /// What follows an option's `=`, where the contender has the option.
-fn value(place: &Place, name: &str) -> Option<String> {
+fn value(place: &LowerLocation, name: &str) -> Option<String> {
     let option = place.options(&[name]).last()?;
     option.split_once('=').map(|(_, value)| value.to_string())
 }
 
-fn attach(place: &Place, image: File, size_bytes: u64) -> Result<PathBuf, Failure> {
-    let Place { layer, scratch, .. } = place;
+fn attach(place: &LowerLocation, image: File, size_bytes: u64) -> Result<PathBuf, StepFailure> {
+    let LowerLocation { layer, scratch, .. } = place;
     let is_direct = match value(place, "direct-io=").as_deref() {
         None | Some("off") => false,
         Some("on") => true,
         Some(other) => {
-            return Err(Failure::of(format!(
+            return Err(StepFailure::of(format!(
                 "{layer}: direct-io={other}: write direct-io=on or off"
             )));
         }
@@ -110,11 +111,11 @@ fn attach(place: &Place, image: File, size_bytes: u64) -> Result<PathBuf, Failur
     let sector_bytes = match value(place, "sector-size=") {
         None => SECTOR_BYTES,
         Some(text) => text.parse().map_err(|_| {
-            Failure::of(format!("{layer}: sector-size={text}: write sector-size=512 to 4096"))
+            StepFailure::of(format!("{layer}: sector-size={text}: write sector-size=512 to 4096"))
         })?,
     };
     let attached = attach_image(&image, size_bytes, sector_bytes, is_direct, scratch)
-        .map_err(|error| Failure::of(format!("{layer}: {error}")))?;
+        .map_err(|error| StepFailure::of(format!("{layer}: {error}")))?;
     let path = attached.node().path().to_path_buf();
     place.attached.replace(Some(attached));
     Ok(path)
@@ -139,15 +140,15 @@ pub(super) fn hosts_of(contender: &Contender) -> Vec<Option<Layer>> {
 /// The file system that carries a layer, not yet made.
 pub(super) fn begin_host(
     layer: &Layer,
-    node: &Node,
+    node: &DeviceNode,
     size_bytes: u64,
     index: usize,
     scratch: &Arc<Occupied>,
-) -> Result<Box<dyn Instance>, Failure> {
-    let file_system = filesystem::of(&contender_of(layer)).map_err(Failure::of)?;
+) -> Result<Box<dyn Instance>, StepFailure> {
+    let file_system = filesystem::of(&contender_of(layer)).map_err(StepFailure::of)?;
     scratch
         .make_below()
-        .map_err(|error| Failure::of(format!("making a place for what is below: {error}")))?;
-    let stage = Stage::new(&contender_of(layer), Some(node), size_bytes, false, scratch);
-    Ok(file_system.begin(Stage { carries: Some(index), made_at_once: true, ..stage }))
+        .map_err(|error| StepFailure::of(format!("making a place for what is below: {error}")))?;
+    let stage = InstanceContext::new(&contender_of(layer), Some(node), size_bytes, false, scratch);
+    Ok(file_system.begin(InstanceContext { carries: Some(index), made_at_once: true, ..stage }))
 }

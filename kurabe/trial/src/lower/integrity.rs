@@ -3,15 +3,15 @@
 
 use std::path::PathBuf;
 
-use super::{Lower, MadeOf, Place, words};
-use crate::filesystem::Tool;
-use crate::tool::{Failure, Toolbox};
+use super::{Lower, LowerLocation, MadeOf, words};
+use crate::filesystem::LayerTool;
+use crate::tool::{StepFailure, Toolbox};
 
 /// dm-integrity.
 pub static INTEGRITY: Lower = Lower {
     name: "integrity",
     summary: "a checksum for each sector, with integritysetup's defaults: a journal of all data",
-    tools: &[Tool::new("integritysetup", "cryptsetup-bin", "--version")],
+    tools: &[LayerTool::new("integritysetup", "cryptsetup-bin", "--version")],
     modules: &["dm_integrity", "crc32c_generic", "sha256_generic", "xxhash_generic"],
     made_of: MadeOf::One,
     options: &[
@@ -47,7 +47,7 @@ pub static INTEGRITY: Lower = Lower {
     close: |place| vec![words(&["integritysetup", "close", &place.name])],
 };
 
-fn open(place: &Place, tools: &mut Toolbox) -> Result<PathBuf, Failure> {
+fn open(place: &LowerLocation, tools: &mut Toolbox) -> Result<PathBuf, StepFailure> {
     let mut open = words(&["integritysetup", "open"]);
     open.extend(place.options(OPEN));
     open.extend([place.node_text(), place.name.clone()]);

@@ -3,15 +3,15 @@
 
 use std::path::PathBuf;
 
-use super::{Lower, MadeOf, Place, words};
-use crate::filesystem::Tool;
-use crate::tool::{Failure, Toolbox};
+use super::{Lower, LowerLocation, MadeOf, words};
+use crate::filesystem::LayerTool;
+use crate::tool::{StepFailure, Toolbox};
 
 /// LUKS.
 pub static LUKS: Lower = Lower {
     name: "luks",
     summary: "an encrypted block device, with cryptsetup's defaults; the key is random and kept nowhere",
-    tools: &[Tool::new("cryptsetup", "cryptsetup-bin", "--version")],
+    tools: &[LayerTool::new("cryptsetup", "cryptsetup-bin", "--version")],
     modules: &[
         "dm_crypt",
         "xts",
@@ -59,11 +59,11 @@ pub static LUKS: Lower = Lower {
     close: |place| vec![words(&["cryptsetup", "close", &place.name])],
 };
 
-fn key_file(place: &Place) -> String {
+fn key_file(place: &LowerLocation) -> String {
     format!("--key-file={}", place.key_path())
 }
 
-fn open(place: &Place, tools: &mut Toolbox) -> Result<PathBuf, Failure> {
+fn open(place: &LowerLocation, tools: &mut Toolbox) -> Result<PathBuf, StepFailure> {
     let mut open = words(&["cryptsetup", "open", &key_file(place)]);
     open.extend(place.options(OPEN));
     open.extend([place.node_text(), place.name.clone()]);

@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
-use super::{Lower, MadeOf, Place, members, words};
-use crate::filesystem::Tool;
-use crate::tool::{Failure, Toolbox};
+use super::{Lower, LowerLocation, MadeOf, members, words};
+use crate::filesystem::LayerTool;
+use crate::tool::{StepFailure, Toolbox};
 
-const LVM_PACKAGE: Tool = Tool::new("lvm", "lvm2", "version");
+const LVM_PACKAGE: LayerTool = LayerTool::new("lvm", "lvm2", "version");
 
 /// A linear volume.
 pub static LVM: Lower = LINEAR;
@@ -38,7 +38,7 @@ const LINEAR: Lower = Lower {
 pub static STRIPE: Lower = Lower {
     name: "lvm-stripe",
     summary: "a volume of LVM that is striped over N devices, or parts of one",
-    tools: &[LVM_PACKAGE, Tool::new("dmsetup", "dmsetup", "--version")],
+    tools: &[LVM_PACKAGE, LayerTool::new("dmsetup", "dmsetup", "--version")],
     made_of: MadeOf::Members(2),
     options: &["stripesize="],
     make: |place, tools| {
@@ -84,15 +84,15 @@ pub static THIN: Lower = Lower {
 };
 
 /// What of the device's parts the group is made of.
-fn devices(place: &Place) -> Vec<String> {
+fn devices(place: &LowerLocation) -> Vec<String> {
     match place.layer.argument {
         Some(_) => members::paths(place),
-        None => vec![Place::dev_text(&place.node)],
+        None => vec![LowerLocation::dev_text(&place.node)],
     }
 }
 
 /// A command of LVM that sees the group's devices and no others.
-fn lvm(place: &Place, command: &str, arguments: &[&str]) -> Vec<String> {
+fn lvm(place: &LowerLocation, command: &str, arguments: &[&str]) -> Vec<String> {
     // No udev runs in a guest. What checks thin pools is in a package of its own, and a new pool is sound.
     const SETTINGS: &str = "activation { udev_sync=0 udev_rules=0 monitoring=0 } \
                             global { thin_check_executable=\"\" } \
@@ -103,7 +103,7 @@ fn lvm(place: &Place, command: &str, arguments: &[&str]) -> Vec<String> {
     words
 }
 
-fn group(place: &Place, tools: &mut Toolbox) -> Result<(), Failure> {
+fn group(place: &LowerLocation, tools: &mut Toolbox) -> Result<(), StepFailure> {
     let mut make = lvm(place, "pvcreate", &["--yes"]);
     make.extend(devices(place));
     tools.expect(&make, "pvcreate failed")?;
@@ -114,11 +114,11 @@ fn group(place: &Place, tools: &mut Toolbox) -> Result<(), Failure> {
 
 /// Makes the volume, which is called `disk`.
 fn volume(
-    place: &Place,
+    place: &LowerLocation,
     tools: &mut Toolbox,
     arguments: &[&str],
     options: &[&str],
-) -> Result<PathBuf, Failure> {
+) -> Result<PathBuf, StepFailure> {
     let mut make = lvm(place, "lvcreate", &["--yes", "--wipesignatures=n", "--zero=n"]);
     // A thin volume has nothing to be wiped, and takes no word for it.
     if arguments.contains(&"--type=thin") {
@@ -131,21 +131,21 @@ fn volume(
     Ok(path(place))
 }
 
-fn path(place: &Place) -> PathBuf {
+fn path(place: &LowerLocation) -> PathBuf {
     format!("/dev/mapper/{}-disk", place.name).into()
 }
 
-fn open(place: &Place, tools: &mut Toolbox) -> Result<PathBuf, Failure> {
+fn open(place: &LowerLocation, tools: &mut Toolbox) -> Result<PathBuf, StepFailure> {
     tools.expect(&lvm(place, "vgchange", &["--activate=y", &place.name]), "vgchange failed")?;
     Ok(path(place))
 }
 
-fn describe(place: &Place) -> Vec<String> {
+fn describe(place: &LowerLocation) -> Vec<String> {
     let mut ask = lvm(place, "lvs", &["--all", "--options=+stripes,stripe_size,chunk_size,zero"]);
     ask.push(place.name.clone());
     ask
 }
 
-fn close(place: &Place) -> Vec<Vec<String>> {
+fn close(place: &LowerLocation) -> Vec<Vec<String>> {
     vec![lvm(place, "vgchange", &["--activate=n", &place.name])]
 }

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use lab::contender::Layer;
 
-use super::{MadeOf, Place, by_name, members_of, wipe, words};
+use super::{LowerLocation, MadeOf, by_name, members_of, wipe, words};
 use crate::device::part_bytes;
-use crate::tool::{Failure, Toolbox};
+use crate::tool::{StepFailure, Toolbox};
 
 /// No udev runs in a guest, so dmsetup is to make and remove the nodes itself.
 pub(super) const WITHOUT_UDEV: [&str; 3] = ["--noudevsync", "--noudevrules", "--verifyudev"];
@@ -19,7 +19,7 @@ const CACHE_SHARE: u32 = 8;
 
 /// The sizes of the members, in sectors of 512 bytes: of devices their own; else equal parts, or what is cached and
 /// its cache.
-pub(super) fn shares(place: &Place) -> Vec<u64> {
+pub(super) fn shares(place: &LowerLocation) -> Vec<u64> {
     if !place.devices.is_empty() {
         return place.devices.iter().map(|(_, bytes)| part_bytes(*bytes, 1) / 512).collect();
     }
@@ -43,7 +43,7 @@ pub(super) fn parts(layer: &Layer, size_bytes: u64) -> Option<Vec<u64>> {
 }
 
 /// The table of each member (dmsetup(8)).
-pub(super) fn tables(place: &Place) -> Vec<String> {
+pub(super) fn tables(place: &LowerLocation) -> Vec<String> {
     let mut begins = 0;
     let table = |sectors: u64| {
         let table = format!("0 {sectors} linear {} {begins}", place.node_text());
@@ -53,33 +53,33 @@ pub(super) fn tables(place: &Place) -> Vec<String> {
     shares(place).into_iter().map(table).collect()
 }
 
-fn names(place: &Place) -> impl Iterator<Item = String> {
+fn names(place: &LowerLocation) -> impl Iterator<Item = String> {
     (0..shares(place).len()).map(|number| format!("{}-member{number}", place.name))
 }
 
 /// Their paths.
-pub(super) fn paths(place: &Place) -> Vec<String> {
+pub(super) fn paths(place: &LowerLocation) -> Vec<String> {
     if !place.devices.is_empty() {
-        return place.devices.iter().map(|(node, _)| Place::dev_text(node)).collect();
+        return place.devices.iter().map(|(node, _)| LowerLocation::dev_text(node)).collect();
     }
     names(place).map(|name| format!("/dev/mapper/{name}")).collect()
 }
 
 /// The paths of those that are not lost.
-pub(super) fn left(place: &Place) -> Vec<String> {
+pub(super) fn left(place: &LowerLocation) -> Vec<String> {
     let numbered = (0..).zip(paths(place));
     numbered.filter(|(number, _)| Some(*number) != place.lost).map(|(_, path)| path).collect()
 }
 
 /// Makes them.
-pub(super) fn make(place: &Place, tools: &mut Toolbox) -> Result<(), Failure> {
+pub(super) fn make(place: &LowerLocation, tools: &mut Toolbox) -> Result<(), StepFailure> {
     open(place, tools)?;
     // Whatever was at the same places in an earlier run.
     paths(place).iter().try_for_each(|path| wipe(Path::new(path)))
 }
 
 /// Divides the device as it was divided before.
-pub(super) fn open(place: &Place, tools: &mut Toolbox) -> Result<(), Failure> {
+pub(super) fn open(place: &LowerLocation, tools: &mut Toolbox) -> Result<(), StepFailure> {
     if !place.devices.is_empty() {
         return Ok(());
     }
@@ -92,7 +92,7 @@ pub(super) fn open(place: &Place, tools: &mut Toolbox) -> Result<(), Failure> {
 }
 
 /// The command that removes parts.
-pub(super) fn remove(place: &Place) -> Option<Vec<String>> {
+pub(super) fn remove(place: &LowerLocation) -> Option<Vec<String>> {
     if !place.devices.is_empty() {
         return None;
     }

@@ -4,8 +4,8 @@
 use std::fs;
 use std::path::PathBuf;
 
-use super::{Lower, MadeOf, Place, members, words};
-use crate::filesystem::Tool;
+use super::{Lower, LowerLocation, MadeOf, members, words};
+use crate::filesystem::LayerTool;
 
 /// Striping.
 pub static RAID0: Lower = raid(
@@ -54,8 +54,10 @@ pub static RAID10: Lower = raid(
 
 const PARITY_OPTIONS: &[&str] = &["chunk=", "layout=", "bitmap=", "consistency-policy="];
 
-const TOOLS: &[Tool] =
-    &[Tool::new("mdadm", "mdadm", "--version"), Tool::new("dmsetup", "dmsetup", "--version")];
+const TOOLS: &[LayerTool] = &[
+    LayerTool::new("mdadm", "mdadm", "--version"),
+    LayerTool::new("dmsetup", "dmsetup", "--version"),
+];
 
 const fn raid(
     name: &'static str,
@@ -127,14 +129,14 @@ fn limit_resync(speed: &str) {
 
 const ALL_OPTIONS: &[&str] = &["chunk=", "layout=", "bitmap=", "consistency-policy="];
 
-fn number(place: &Place) -> usize {
+fn number(place: &LowerLocation) -> usize {
     100 + place.index
 }
 
-fn path(place: &Place) -> String {
+fn path(place: &LowerLocation) -> String {
     format!("/dev/md{}", number(place))
 }
 
-fn sysfs(place: &Place) -> PathBuf {
+fn sysfs(place: &LowerLocation) -> PathBuf {
     format!("/sys/block/md{}/md", number(place)).into()
 }

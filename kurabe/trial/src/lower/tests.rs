@@ -7,11 +7,11 @@ fn checked(text: &str) -> Result<(), String> {
     check(&contender).and_then(|()| upper::check(&contender))
 }
 
-fn place(layer: &str) -> Place {
+fn place(layer: &str) -> LowerLocation {
     let contender = format!("ext4 over {layer}");
     let contender = Contender::parse(&contender, &crate::filesystem::known()).unwrap();
-    Place {
-        node: Node::of_nothing("/nodes/vda"),
+    LowerLocation {
+        node: DeviceNode::of_nothing("/nodes/vda"),
         devices: Vec::new(),
         size_bytes: 100 << 20,
         name: "kurabe0".into(),
@@ -137,8 +137,9 @@ fn the_lowest_layer_gets_all_devices_or_parts_of_the_only_one() {
     assert!(check("ext4 over writecache on debian", 3).unwrap_err().contains("needs 2 devices"));
     assert!(check("ocfs2 on 2 debian", 2).unwrap_err().contains("in one guest each"));
 
-    let devices = ["/nodes/vda", "/nodes/vdb"].map(Node::of_nothing).map(|node| (node, 50 << 20));
-    let whole = Place { devices: devices.to_vec(), ..place("raid1:2") };
+    let devices =
+        ["/nodes/vda", "/nodes/vdb"].map(DeviceNode::of_nothing).map(|node| (node, 50 << 20));
+    let whole = LowerLocation { devices: devices.to_vec(), ..place("raid1:2") };
     assert_eq!(members::paths(&whole), ["/dev/vda", "/dev/vdb"]);
     assert_eq!(members::shares(&whole), [50 << 11; 2]);
     assert_eq!(members::remove(&whole), None);
@@ -148,14 +149,15 @@ fn the_lowest_layer_gets_all_devices_or_parts_of_the_only_one() {
     assert_eq!((of("ext4"), of("ext4 over raid1:2 over luks")), (None, None));
 
     let scratch = place("luks").scratch;
-    let stack = |text: &str, devices: &[(Node, u64)]| {
-        Stack::new(&contender(text), devices.to_vec(), &scratch)
+    let stack = |text: &str, devices: &[(DeviceNode, u64)]| {
+        LowerStack::new(&contender(text), devices.to_vec(), &scratch)
     };
     assert_eq!(stack("ext4 over raid1:2", &devices).unused(), None);
     let unused = stack("ext4 over raid1:2 over luks", &devices).unused();
     assert_eq!(unused.as_deref(), Some("it lies on the first of 2 devices alone"));
-    let owner =
-        |devices: &[(Node, u64)], mib: u64| stack("ext4 over raid1:2", devices).place_of(mib << 20);
+    let owner = |devices: &[(DeviceNode, u64)], mib: u64| {
+        stack("ext4 over raid1:2", devices).place_of(mib << 20)
+    };
     assert_eq!(owner(&devices, 50), "member 2 of raid1");
     assert_eq!(owner(&devices[..1], 24), "member 1 of raid1");
 }
@@ -170,7 +172,7 @@ fn the_lowest_layer_with_a_member_to_spare_loses_one() {
     for text in ["ext4", "ext4 over raid0:3", "xfs over lvm-stripe:2", "ext4 over luks"] {
         assert_eq!(of(text), None, "{text}");
     }
-    let lost = Place { lost: Some(1), ..place("raid5:3") };
+    let lost = LowerLocation { lost: Some(1), ..place("raid5:3") };
     assert_eq!(
         members::left(&lost),
         ["/dev/mapper/kurabe0-member0", "/dev/mapper/kurabe0-member2"]

@@ -4,15 +4,15 @@ use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::PathBuf;
 
-use super::{Lower, MadeOf, Place, members, words};
-use crate::filesystem::Tool;
-use crate::tool::{Failure, Toolbox};
+use super::{Lower, LowerLocation, MadeOf, members, words};
+use crate::filesystem::LayerTool;
+use crate::tool::{StepFailure, Toolbox};
 
 /// dm-writecache.
 pub static WRITECACHE: Lower = Lower {
     name: "writecache",
     summary: "writes go to a cache first (dm-writecache): the second device, or an eighth of the only one",
-    tools: &[Tool::new("dmsetup", "dmsetup", "--version")],
+    tools: &[LayerTool::new("dmsetup", "dmsetup", "--version")],
     modules: &["dm_writecache", members::MODULE],
     made_of: MadeOf::DataAndCache,
     options: &[],
@@ -30,7 +30,7 @@ pub static WRITECACHE: Lower = Lower {
             cache.write_all(&[0; BLOCK_BYTES])?;
             cache.sync_all()
         });
-        zeroed.map_err(|error| Failure::of(format!("{cache}: {error}")))?;
+        zeroed.map_err(|error| StepFailure::of(format!("{cache}: {error}")))?;
         map(place, tools)
     },
     open: |place, tools| {
@@ -49,7 +49,7 @@ pub static WRITECACHE: Lower = Lower {
 /// What it caches at a time.
 const BLOCK_BYTES: usize = 4096;
 
-fn map(place: &Place, tools: &mut Toolbox) -> Result<PathBuf, Failure> {
+fn map(place: &LowerLocation, tools: &mut Toolbox) -> Result<PathBuf, StepFailure> {
     let paths = members::paths(place);
     let (data, cache) = (&paths[0], &paths[1]);
     let sectors = members::shares(place)[0];

@@ -12,13 +12,13 @@ use rustix::process::{Gid, Pid, Uid};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 use rustix::time::{ClockId, clock_gettime};
 
-use loads::{Enclosing, Kinship};
+use workloads::{Enclosing, Kinship};
 
 use super::wait::process_of;
 
 /// As whom a command runs: the numbers of its user, its group and its further groups.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Identity {
+pub struct UserIdentity {
     /// The user.
     pub user: Uid,
     /// The user's own group.
@@ -31,9 +31,9 @@ pub struct Identity {
 
 /// What a confined command says right before its exec.
 #[derive(Debug)]
-pub struct Departure(io::PipeReader);
+pub struct BeforeExec(io::PipeReader);
 
-impl Departure {
+impl BeforeExec {
     /// The process of the command that was spawned as `child`, and the moment right before its exec
     /// on the monotonic clock, in ns. The process is this one's to reap. Only when nobody holds the
     /// command any more: the pipe would be waited for.
@@ -62,9 +62,9 @@ pub fn monotonic_ns() -> u64 {
 pub fn confine(
     command: &mut Command,
     group: Option<OwnedFd>,
-    identity: Option<Identity>,
+    identity: Option<UserIdentity>,
     mut enclosing: Option<Enclosing>,
-) -> io::Result<Departure> {
+) -> io::Result<BeforeExec> {
     let (reader, writer) = io::pipe()?;
     // SAFETY: the hook runs between fork and exec and makes plain system calls on memory that was
     // allocated before: no allocation, no lock, nothing that is not async-signal-safe. The child
@@ -85,7 +85,7 @@ pub fn confine(
             Ok(())
         });
     }
-    Ok(Departure(reader))
+    Ok(BeforeExec(reader))
 }
 
 /// The flag of clone3(2) by which a child begins in a control group.
@@ -116,8 +116,8 @@ fn enter(group: &OwnedFd) -> io::Result<u64> {
     }
 }
 
-fn become_user(identity: &Identity) -> io::Result<()> {
-    loads::keys::leave()?;
+fn become_user(identity: &UserIdentity) -> io::Result<()> {
+    workloads::keys::leave()?;
     rustix::thread::set_no_new_privs(true)?;
     rustix::thread::clear_ambient_capability_set()?;
     rustix::thread::set_thread_groups(&identity.groups)?;

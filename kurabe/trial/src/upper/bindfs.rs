@@ -1,13 +1,13 @@
 //! bindfs: a directory shown elsewhere, in user space. What it costs is what FUSE costs.
 
 use super::{Rights, Upper};
-use crate::filesystem::Tool;
+use crate::filesystem::LayerTool;
 
 /// bindfs.
 pub static BINDFS: Upper = Upper {
     name: "bindfs",
     summary: "hands everything on to a directory, in user space (package bindfs): the cost of FUSE alone",
-    tools: &[Tool::new("bindfs", "bindfs", "--version")],
+    tools: &[LayerTool::new("bindfs", "bindfs", "--version")],
     kernel_name: "fuse",
     options: &["--multithreaded", "--direct-io", "--no-allow-other"],
     takes_number: false,

@@ -1,13 +1,13 @@
 //! EncFS: names and contents of files encrypted in user space.
 
 use super::{Rights, Upper, words};
-use crate::filesystem::Tool;
+use crate::filesystem::LayerTool;
 
 /// EncFS with its standard settings.
 pub static ENCFS: Upper = Upper {
     name: "encfs",
     summary: "encrypts each file in user space (package encfs), with its standard settings",
-    tools: &[Tool::new("encfs", "encfs", "--version")],
+    tools: &[LayerTool::new("encfs", "encfs", "--version")],
     kernel_name: "fuse",
     options: &["--nocache", "--noattrcache", "--nodatacache"],
     takes_number: false,

@@ -1,13 +1,13 @@
 //! gocryptfs: names and contents of files encrypted in user space.
 
-use super::{Place, Rights, Upper, words};
-use crate::filesystem::Tool;
+use super::{Rights, Upper, UpperLocation, words};
+use crate::filesystem::LayerTool;
 
 /// gocryptfs.
 pub static GOCRYPTFS: Upper = Upper {
     name: "gocryptfs",
     summary: "encrypts each file in user space (package gocryptfs)",
-    tools: &[Tool::new("gocryptfs", "gocryptfs", "-version")],
+    tools: &[LayerTool::new("gocryptfs", "gocryptfs", "-version")],
     kernel_name: "fuse",
     options: &[
         "-aessiv",
@@ -52,7 +52,7 @@ const OF_MOUNT: [&str; 3] = ["-noprealloc", "-serialize_reads", "-sharedstorage"
 const OF_BOTH: &str = "-openssl";
 
 /// The command line up to the contender's own options that are wanted, by their names.
-fn begun(place: &Place<'_>, is_wanted: impl Fn(&str) -> bool) -> Vec<String> {
+fn begun(place: &UpperLocation<'_>, is_wanted: impl Fn(&str) -> bool) -> Vec<String> {
     let mut words = words(&["gocryptfs", "-q", "-passfile"]);
     words.push(place.password_text());
     let name = |word: &str| word.split('=').next().unwrap_or(word).to_owned();

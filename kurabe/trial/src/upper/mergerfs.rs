@@ -1,13 +1,13 @@
 //! mergerfs: a union of several directories in user space.
 
-use super::{Place, Rights, Upper};
-use crate::filesystem::Tool;
+use super::{Rights, Upper, UpperLocation};
+use crate::filesystem::LayerTool;
 
 /// mergerfs. All directories are on the layer below.
 pub static MERGERFS: Upper = Upper {
     name: "mergerfs",
     summary: "a pool of directories in user space (package mergerfs); mergerfs:3 has three of them",
-    tools: &[Tool::new("mergerfs", "mergerfs", "--version")],
+    tools: &[LayerTool::new("mergerfs", "mergerfs", "--version")],
     kernel_name: "fuse",
     options: &[],
     takes_number: true,
@@ -32,6 +32,6 @@ const NO_RESERVE: &str = "minfreespace=0";
 /// Directories where no number is written.
 const BRANCHES: u32 = 2;
 
-fn names(place: &Place<'_>) -> Vec<String> {
+fn names(place: &UpperLocation<'_>) -> Vec<String> {
     (1..=place.number(BRANCHES)).map(|number| format!("branch-{number}")).collect()
 }

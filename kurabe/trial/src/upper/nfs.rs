@@ -10,10 +10,10 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::{Place, Rights, Service, Upper, words};
+use super::{Rights, Service, Upper, UpperLocation, words};
 use crate::nodes;
 use crate::sys::network::bring_up;
-use crate::tool::{Failure, Toolbox};
+use crate::tool::{StepFailure, Toolbox};
 
 /// NFS.
 pub static NFS: Upper = Upper {
@@ -94,15 +94,15 @@ const NOBODY: &str = "65534";
 const WAIT_MAX: Duration = Duration::from_secs(120);
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
-fn own_address(place: &Place<'_>) -> [u8; 4] {
+fn own_address(place: &UpperLocation<'_>) -> [u8; 4] {
     place.member.map_or(Ipv4Addr::LOCALHOST.octets(), |member| nodes::address(member.number))
 }
 
-fn server_address(place: &Place<'_>) -> [u8; 4] {
+fn server_address(place: &UpperLocation<'_>) -> [u8; 4] {
     place.member.map_or(Ipv4Addr::LOCALHOST.octets(), |_| nodes::address(1))
 }
 
-fn mount(place: &Place<'_>) -> Vec<String> {
+fn mount(place: &UpperLocation<'_>) -> Vec<String> {
     let (server, own) = (Ipv4Addr::from(server_address(place)), Ipv4Addr::from(own_address(place)));
     let (server_option, own_option) = (format!("addr={server}"), format!("clientaddr={own}"));
     let options = place.mount_options(&["vers=4.2", &server_option, &own_option]);
@@ -112,20 +112,21 @@ fn mount(place: &Place<'_>) -> Vec<String> {
     words
 }
 
-fn write(path: &str, text: &str) -> Result<(), Failure> {
-    fs::write(path, text)
-        .map_err(|error| Failure::of(format!("the NFS server: {path}: {}: {error}", text.trim())))
+fn write(path: &str, text: &str) -> Result<(), StepFailure> {
+    fs::write(path, text).map_err(|error| {
+        StepFailure::of(format!("the NFS server: {path}: {}: {error}", text.trim()))
+    })
 }
 
-fn begin(place: &Place<'_>) -> Result<(), Failure> {
+fn begin(place: &UpperLocation<'_>) -> Result<(), StepFailure> {
     let own = Path::new(SERVER);
     if !own.join("threads").exists() {
         rustix::mount::mount("nfsd", own, "nfsd", rustix::mount::MountFlags::empty(), None)
-            .map_err(|error| Failure::of(format!("the NFS server: {SERVER}: {error}")))?;
+            .map_err(|error| StepFailure::of(format!("the NFS server: {SERVER}: {error}")))?;
     }
     if place.member.is_none() {
         bring_up("lo", own_address(place))
-            .map_err(|error| Failure::of(format!("the NFS server: lo: {error}")))?;
+            .map_err(|error| StepFailure::of(format!("the NFS server: lo: {error}")))?;
     }
     let clients = match place.member {
         None => vec![own_address(place)],
@@ -154,21 +155,21 @@ fn begin(place: &Place<'_>) -> Result<(), Failure> {
     steps.iter().try_for_each(|(name, text)| write(&format!("{SERVER}/{name}"), text))
 }
 
-fn wait(place: &Place<'_>, tools: &mut Toolbox) -> Result<(), Failure> {
+fn wait(place: &UpperLocation<'_>, tools: &mut Toolbox) -> Result<(), StepFailure> {
     let server = SocketAddr::from((server_address(place), PORT));
     let until = Instant::now() + WAIT_MAX;
     loop {
         match TcpStream::connect_timeout(&server, WAIT_MAX) {
             Ok(_) => return Ok(()),
             Err(error) if Instant::now() >= until => {
-                return Err(Failure::of(format!("the NFS server {server}: {error}")));
+                return Err(StepFailure::of(format!("the NFS server {server}: {error}")));
             }
             Err(_) => tools.pause(LOOK_INTERVAL)?,
         }
     }
 }
 
-fn end() -> Result<(), Failure> {
+fn end() -> Result<(), StepFailure> {
     write(&format!("{SERVER}/threads"), "0")?;
     // What is exported is held until it is forgotten.
     for cache in ["nfsd.fh", "nfsd.export", "auth.unix.ip"] {
@@ -180,7 +181,7 @@ fn end() -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use lab::contender::Layer;
-    use lab::spec::Node as Member;
+    use lab::spec::NodeSpec;
 
     use super::*;
     use crate::upper::tests::checked;
@@ -189,13 +190,13 @@ mod tests {
     fn every_node_mounts_what_the_first_one_serves() {
         let options = vec!["nocto".to_string(), "actimeo=60".to_string()];
         let layer = Layer { name: "nfs".into(), mount_options: options, ..Layer::default() };
-        let member = Member { number: 2, nodes: 3, ..Member::default() };
+        let member = NodeSpec { number: 2, nodes: 3, ..NodeSpec::default() };
         let (below, point, password) = (Path::new("/b"), Path::new("/m"), Path::new("/p"));
-        let place = Place { below, point, layer: &layer, password, member: Some(&member) };
+        let place = UpperLocation { below, point, layer: &layer, password, member: Some(&member) };
         let line = mount(&place).join(" ");
         let options = "vers=4.2,addr=10.0.0.1,clientaddr=10.0.0.2,nocto,actimeo=60";
         assert_eq!(line, format!("mount -i -n -t nfs -o {options} 10.0.0.1:/ /m"));
-        let alone = mount(&Place { member: None, ..place }).join(" ");
+        let alone = mount(&UpperLocation { member: None, ..place }).join(" ");
         assert!(alone.contains("addr=127.0.0.1,clientaddr=127.0.0.1"), "{alone}");
     }
 

@@ -1,9 +1,9 @@
 //! overlayfs, of the kernel and in user space: lower, upper and work directories on the layer below. The
 //! lower one is empty, so everything is written to the upper one.
 
-use super::{Place, Rights, Upper, words};
-use crate::filesystem::Tool;
-use crate::tool::{Failure, Toolbox};
+use super::{Rights, Upper, UpperLocation, words};
+use crate::filesystem::LayerTool;
+use crate::tool::{StepFailure, Toolbox};
 
 /// Of the kernel.
 pub static OVERLAYFS: Upper = Upper {
@@ -28,7 +28,7 @@ pub static OVERLAYFS: Upper = Upper {
 pub static FUSE_OVERLAYFS: Upper = Upper {
     name: "fuse-overlayfs",
     summary: "overlayfs in user space (package fuse-overlayfs), as under rootless containers",
-    tools: &[Tool::new("fuse-overlayfs", "fuse-overlayfs", "--version")],
+    tools: &[LayerTool::new("fuse-overlayfs", "fuse-overlayfs", "--version")],
     kernel_name: "fuse",
     options: &[],
     takes_number: false,
@@ -42,11 +42,11 @@ pub static FUSE_OVERLAYFS: Upper = Upper {
     },
 };
 
-fn prepare(place: &Place<'_>, _: &mut Toolbox) -> Result<(), Failure> {
+fn prepare(place: &UpperLocation<'_>, _: &mut Toolbox) -> Result<(), StepFailure> {
     place.make_below(&["lower", "upper", "work"])
 }
 
-fn options(place: &Place<'_>) -> String {
+fn options(place: &UpperLocation<'_>) -> String {
     let directory = |name| format!("{name}dir={}", place.below_text(name));
     let own = [directory("lower"), directory("upper"), directory("work")];
     place.mount_options(&own.each_ref().map(String::as_str))

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::super::load_flags::{some, whole};
+use super::super::workload_flags::{some, whole};
 
 const CRASH_EXAMPLES: &str = "\
 Each line on the workload's standard output, or 'kurabe ack WORDS' from anywhere in it, acknowledges

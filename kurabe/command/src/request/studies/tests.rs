@@ -1,4 +1,4 @@
-//! The bundled studies: that they read, fit, name what the loads report, and keep to their time.
+//! The bundled studies: that they read, fit, name what the workloads report, and keep to their time.
 
 use publications::Statistic;
 
@@ -184,7 +184,7 @@ fn every_cell_of_the_matrix_is_known_to_the_claims_by_its_name() {
     for name in &figures[1..] {
         // Results that were made before figures had axes have the names alone.
         let older = serde_json::json!({"name": name, "value": 1.0, "unit": "count"});
-        let metric: lab::load::Metric = serde_json::from_value(older).unwrap();
+        let metric: lab::workload::Metric = serde_json::from_value(older).unwrap();
         assert_eq!(metric.axes.len(), 4, "{name}");
     }
 }
@@ -282,7 +282,7 @@ fn studies_are_found_by_file_first() {
 
 #[test]
 fn a_quick_profile_says_what_of_every_bundled_study_runs() {
-    let profile = Profile { words: String::new(), quick: true, remedy: "--full runs it all" };
+    let profile = StudyProfile { words: String::new(), quick: true, remedy: "--full runs it all" };
     for bundled in &BUNDLED {
         let (text, whole) = load(bundled);
         let quick =

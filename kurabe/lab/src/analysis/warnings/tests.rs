@@ -4,9 +4,9 @@ use super::super::tests::{STEADY, analysed, is_xfs, of, only, steady};
 use super::super::*;
 use crate::contender::Known;
 use crate::fixture::{fail, plan, records, run_of};
-use crate::load::{LoadReport, Metric};
 use crate::record::{IdleWait, TIME_METRIC};
-use crate::warning::{Kind, Warning};
+use crate::warning::{Warning, WarningKind};
+use crate::workload::{Metric, WorkloadReport};
 
 /// The warnings of the steady records after `change` was done to each of ext4's or xfs's.
 fn warnings_after(change: impl Fn(&mut Record)) -> Vec<Warning> {
@@ -25,7 +25,7 @@ fn short_trials_are_warned_of() {
     assert_eq!(at(50), []);
     one_that_says(
         &at(48),
-        Kind::ShortTrial,
+        WarningKind::ShortTrial,
         &["xfs: ", "only 49.0 ms", "give the workload more to do"],
     );
 }
@@ -38,12 +38,12 @@ fn what_a_tool_counted_for_a_moment_only_is_warned_of() {
         for record in &mut all {
             let is_xfs = record.contender.label == "xfs";
             let counted_ns = Some(if is_xfs { ms } else { 3_000 } * 1_000_000);
-            record.load = Some(LoadReport { counted_ns, ..LoadReport::default() });
+            record.load = Some(WorkloadReport { counted_ns, ..WorkloadReport::default() });
         }
         analysed(&plan, &all).warnings
     };
     assert_eq!(counted(200), []);
-    one_that_says(&counted(12), Kind::ShortTrial, &["xfs: ", "only 12 ms", "at least 1 s"]);
+    one_that_says(&counted(12), WarningKind::ShortTrial, &["xfs: ", "only 12 ms", "at least 1 s"]);
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn a_slow_first_block_is_warned_of_and_a_failed_one_is_not() {
     let slow_first: &[u64] = &[3000, 1010, 990, 1004, 1020, 985];
     let mut all = records(&plan, &[slow_first, STEADY[1]]);
     let slow = |found: &[Warning]| -> Vec<String> {
-        let of_kind = found.iter().filter(|warning| warning.kind == Kind::SlowFirstBlock);
+        let of_kind = found.iter().filter(|warning| warning.kind == WarningKind::SlowFirstBlock);
         of_kind.map(|warning| warning.contender.clone().unwrap()).collect()
     };
     let warnings = analysed(&plan, &all).warnings;
@@ -73,7 +73,7 @@ fn drift_is_warned_of_in_either_direction() {
     let found = analysed(&plan, &records(&plan, &[&rising, &falling])).warnings;
     let changes: Vec<(String, bool)> = found
         .iter()
-        .filter(|warning| warning.kind == Kind::Drift)
+        .filter(|warning| warning.kind == WarningKind::Drift)
         .map(|warning| (warning.contender.clone().unwrap(), warning.text.contains("rose by 28 %")))
         .collect();
     assert_eq!(changes, [("ext4".into(), true), ("xfs".into(), false)]);
@@ -88,7 +88,7 @@ fn texts_of(unit: Unit, values: &[f64; 8]) -> Vec<String> {
     for record in all.iter_mut() {
         let value = if is_xfs(record) { 1e9 } else { 1e7 * values[record.block as usize] };
         let metrics = vec![Metric::new(name, value, unit)];
-        record.load = Some(LoadReport { metrics, ..Default::default() });
+        record.load = Some(WorkloadReport { metrics, ..Default::default() });
     }
     analysed(&plan, &all).warnings.iter().map(Warning::to_string).collect()
 }
@@ -140,10 +140,10 @@ fn outliers_are_named_by_their_block_and_kept() {
     fail(&mut all[2]);
     assert_eq!((all[2].block, is_xfs(&all[2])), (1, false));
     let found = analysed(&plan, &all);
-    let of_kind = |one: &&Warning| one.kind == Kind::Outliers;
+    let of_kind = |one: &&Warning| one.kind == WarningKind::Outliers;
     let outliers: Vec<Warning> = found.warnings.iter().filter(of_kind).cloned().collect();
     let said = ["ext4: ", "in round 5 (5.00 times the median: slower);", "raise --min-rounds"];
-    one_that_says(&outliers, Kind::Outliers, &said);
+    one_that_says(&outliers, WarningKind::Outliers, &said);
     let time = of(&found, "ext4").time.as_ref().unwrap();
     assert_eq!((time.count, time.max), (5, 5e9));
 }
@@ -160,7 +160,7 @@ fn a_shared_device_is_warned_of_and_has_no_amplification() {
         record.device_shared = true;
     });
     let found = analysed(&plan, &records);
-    one_that_says(&found.warnings, Kind::DeviceShared, &["xfs: ", "use --device"]);
+    one_that_says(&found.warnings, WarningKind::DeviceShared, &["xfs: ", "use --device"]);
     assert_eq!(of(&found, "ext4").cost.write_amplification, Some(3.0));
     assert_eq!(of(&found, "xfs").cost.write_amplification, None);
     assert_eq!(of(&found, "xfs").cost.device_written_bytes, Some((3 << 20) as f64));
@@ -178,14 +178,14 @@ fn a_device_that_stayed_busy_is_warned_of_with_its_cause() {
     };
     assert_eq!(warnings_after(waited(true)), []);
     let said = ["xfs: ", "(ext4lazyinit) when 2 of its runs began", "raise --idle-wait"];
-    one_that_says(&warnings_after(waited(false)), Kind::DeviceBusy, &said);
+    one_that_says(&warnings_after(waited(false)), WarningKind::DeviceBusy, &said);
 }
 
 #[test]
 fn processes_that_outlived_the_command_are_warned_of() {
     let outlive = |record: &mut Record| record.outlived = !is_xfs(record) && record.block == 3;
     let said = ["ext4: ", "wait for its children"];
-    one_that_says(&warnings_after(outlive), Kind::Outlived, &said);
+    one_that_says(&warnings_after(outlive), WarningKind::Outlived, &said);
 }
 
 #[test]
@@ -201,7 +201,11 @@ fn a_directory_on_fuse_is_warned_of_since_nothing_there_can_be_synced_as_a_whole
     assert_eq!(analysed(&plan, &records).warnings, []);
     plan.study.contenders[0].layers =
         crate::contender::Contender::parse("dir:/mnt", &Known::named(["dir"])).unwrap().layers;
-    one_that_says(&analysed(&plan, &records).warnings, Kind::SyncUnknown, &[&label, "(fsync)"]);
+    one_that_says(
+        &analysed(&plan, &records).warnings,
+        WarningKind::SyncUnknown,
+        &[&label, "(fsync)"],
+    );
     for record in &mut records {
         record.mounted_as = mount("ext4");
     }
@@ -213,7 +217,7 @@ fn caches_that_were_kept_are_warned_of_unless_they_were_asked_for() {
     let (mut plan, mut records) = steady();
     records[3].caches_kept = Some("that needs root".into());
     let said = ["(that needs root)", "--cache warm"];
-    one_that_says(&analysed(&plan, &records).warnings, Kind::CachesKept, &said);
+    one_that_says(&analysed(&plan, &records).warnings, WarningKind::CachesKept, &said);
     plan.study.cache = crate::spec::Cache::Warm;
     assert_eq!(analysed(&plan, &records).warnings, []);
 }
@@ -240,11 +244,11 @@ fn cold_runs_that_read_less_than_half_of_the_others_are_named() {
     let warnings = analysed(&plan, &records).warnings;
     assert!(warnings[0].is_grave());
     let said = ["xfs: ", "round 2, 4 read at most 24 KiB", "700 KiB", "see 'notes'"];
-    one_that_says(&warnings, Kind::WarmRuns, &said);
+    one_that_says(&warnings, WarningKind::WarmRuns, &said);
     // Nothing follows from a device that others use, and warm runs may find what they like.
     records.iter_mut().for_each(|record| record.device_shared = true);
     let found = analysed(&plan, &records).warnings;
-    assert!(!found.iter().any(|found| found.kind == Kind::WarmRuns), "{found:?}");
+    assert!(!found.iter().any(|found| found.kind == WarningKind::WarmRuns), "{found:?}");
     records.iter_mut().for_each(|record| record.device_shared = false);
     plan.study.cache = crate::spec::Cache::Warm;
     assert_eq!(analysed(&plan, &records).warnings, []);
@@ -262,7 +266,7 @@ fn a_load_on_the_cpu_is_warned_of_by_its_smallest_share() {
         })
     };
     let expect = |warnings: &[Warning], label: &str, busy: &str| {
-        one_that_says(warnings, Kind::NotIoBound, &[label, busy, "use a workload"]);
+        one_that_says(warnings, WarningKind::NotIoBound, &[label, busy, "use a workload"]);
     };
     assert_eq!(spend(95, 79), []);
     expect(&spend(95, 90), "xfs: ", "one CPU busy for 90 %");
@@ -270,7 +274,7 @@ fn a_load_on_the_cpu_is_warned_of_by_its_smallest_share() {
     assert_eq!(spend(150, 95), []);
     expect(&spend(180, 190), "ext4: ", "2 CPUs busy for 90 %");
     expect(&spend(100, 99), "xfs: ", "one CPU busy for 99 %");
-    // The daemon of a file system in user space belongs to the bill.
+    // The daemon of a file system in user space belongs to the cost.
     let daemon = |record: &mut Record| record.daemon_cpu_ns = record.time_ns();
     expect(&warnings_after(daemon), "", "one CPU");
 }
@@ -290,7 +294,7 @@ fn data_smaller_than_memory_is_warned_of_where_it_is_read_from_a_cache() {
         only(analyse(&plan, &records, Some(memory_mib << 20))).warnings
     };
     let said = ["(100 MiB)", "(1.0 GiB)", "of 150 MiB that it read, 30 MiB", "use more data"];
-    one_that_says(&after(1024, 150, 30, 70), Kind::SmallData, &said);
+    one_that_says(&after(1024, 150, 30, 70), WarningKind::SmallData, &said);
     assert_eq!(after(100, 150, 30, 70), [], "more data than memory");
     assert_eq!(after(1024, 110, 30, 70), [], "most of it was fetched or passed on");
     assert_eq!(after(1024, 0, 0, 70), [], "it reads nothing");
@@ -308,7 +312,7 @@ fn data_smaller_than_memory_is_warned_of_where_it_is_read_from_a_cache() {
 }
 
 /// Whether there is one warning, of this kind, and it has all of these words.
-fn one_that_says(warnings: &[Warning], kind: Kind, words: &[&str]) {
+fn one_that_says(warnings: &[Warning], kind: WarningKind, words: &[&str]) {
     let [Warning { kind: found, text, .. }] = warnings else { panic!("{warnings:?}") };
     assert_eq!(*found, kind);
     assert!(words.iter().all(|words| text.contains(words)), "{text}: {words:?}");

@@ -8,14 +8,14 @@ use hdrhistogram::serialization::{Serializer, V2DeflateSerializer, V2Serializer}
 
 use super::*;
 
-fn parse(log: &[u8]) -> Result<Vec<Kind>, String> {
+fn parse(log: &[u8]) -> Result<Vec<OperationHistogram>, String> {
     let mut reader = LogReader::default();
     reader.read(log)?;
     Ok(reader.kinds)
 }
 
 /// Buckets in which something was counted, by their least value.
-fn filled(kind: &Kind) -> Vec<(u64, u64)> {
+fn filled(kind: &OperationHistogram) -> Vec<(u64, u64)> {
     let histogram = &kind.histogram;
     let least = |value| histogram.lowest_equivalent(value);
     let entries = histogram.iter_recorded();

@@ -1,13 +1,13 @@
 //! The layer that answers when a volume across a network would: `cloud:PROFILE`.
 
-use disks::Kind;
+use disks::DiskKind;
 
 use super::{Layer, modelled};
 
 pub(super) static LAYER: Layer = Layer {
     name: "cloud",
     notation: "cloud:PROFILE (answers when a volume across a network would; 'kurabe disk profiles' lists them)",
-    read: |words| modelled::read(Kind::Cloud, words),
-    fits: |words, size_bytes| modelled::fits(Kind::Cloud, words, size_bytes),
+    read: |words| modelled::read(DiskKind::Cloud, words),
+    fits: |words, size_bytes| modelled::fits(DiskKind::Cloud, words, size_bytes),
     rotational: Some(false),
 };

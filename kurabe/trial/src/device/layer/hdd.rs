@@ -1,13 +1,13 @@
 //! The layer that answers when a hard disk would: `hdd:PROFILE`.
 
-use disks::Kind;
+use disks::DiskKind;
 
 use super::{Layer, modelled};
 
 pub(super) static LAYER: Layer = Layer {
     name: "hdd",
     notation: "hdd:PROFILE (answers when a hard disk would; 'kurabe disk profiles' lists them)",
-    read: |words| modelled::read(Kind::Hard, words),
-    fits: |words, size_bytes| modelled::fits(Kind::Hard, words, size_bytes),
+    read: |words| modelled::read(DiskKind::Hard, words),
+    fits: |words, size_bytes| modelled::fits(DiskKind::Hard, words, size_bytes),
     rotational: Some(true),
 };

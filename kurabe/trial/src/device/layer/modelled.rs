@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use block::BlockDevice;
-use disks::{Emulated, Kind, Profile};
+use disks::{DiskKind, DiskProfile, Emulated};
 use serde_json::Value;
 
-use super::{Layered, ModelledDisk, Put};
+use super::{Layered, ModelledLayer, Put};
 
-impl<D: BlockDevice> ModelledDisk for Emulated<D> {
+impl<D: BlockDevice> ModelledLayer for Emulated<D> {
     fn facts(&self) -> Value {
         Emulated::facts(self)
     }
@@ -21,7 +21,7 @@ impl<D: BlockDevice> ModelledDisk for Emulated<D> {
     }
 
     fn keep_trace(&self) {
-        self.with_trace(disks::trace::Recorder::keep);
+        self.with_trace(disks::trace::RequestRecorder::keep);
     }
 
     fn follow_cache(&self) {
@@ -38,8 +38,8 @@ impl<D: BlockDevice> ModelledDisk for Emulated<D> {
 }
 
 /// Reads a profile and its words.
-pub(super) fn read(kind: Kind, words: &str) -> Result<Put, String> {
-    let profile = Profile::read(kind, words).map_err(|error| error.to_string())?;
+pub(super) fn read(kind: DiskKind, words: &str) -> Result<Put, String> {
+    let profile = DiskProfile::read(kind, words).map_err(|error| error.to_string())?;
     Ok(Box::new(|mut below: Layered| {
         let disk = Emulated::new(below.stack, profile).map_err(|error| error.to_string())?;
         let disk = Arc::new(disk);
@@ -49,7 +49,7 @@ pub(super) fn read(kind: Kind, words: &str) -> Result<Put, String> {
 }
 
 /// Whether a device of so many bytes fits on the disk.
-pub(super) fn fits(kind: Kind, words: &str, size_bytes: u64) -> Result<(), String> {
-    let profile = Profile::read(kind, words).map_err(|error| error.to_string())?;
+pub(super) fn fits(kind: DiskKind, words: &str, size_bytes: u64) -> Result<(), String> {
+    let profile = DiskProfile::read(kind, words).map_err(|error| error.to_string())?;
     profile.placed(size_bytes).map(drop).map_err(|error| error.to_string())
 }

@@ -1,6 +1,6 @@
 //! The layer that keeps every write in memory.
 
-use crash::Recorder;
+use crash::RequestRecorder;
 use rustix::fs::{MemfdFlags, memfd_create};
 
 use super::{Layer, any_size, no_words, plain};
@@ -12,7 +12,7 @@ pub(super) static LAYER: Layer = Layer {
         no_words(words)?;
         let data = memfd_create("recording", MemfdFlags::CLOEXEC)
             .map_err(|error| format!("there is no memory for it ({error})"))?;
-        Ok(plain(|below| Box::new(Recorder::new(below, data.into()))))
+        Ok(plain(|below| Box::new(RequestRecorder::new(below, data.into()))))
     },
     fits: any_size,
     rotational: None,

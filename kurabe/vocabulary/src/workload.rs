@@ -1,0 +1,148 @@
+//! A workload as data: its kind and its options, and what the process is told that carries it out.
+//!
+//! Nothing here knows the kinds: their table is the business of who carries loads out.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::command::CommandLine;
+
+/// The options of a workload, by the kind's own names.
+pub type WorkloadOptions = Map<String, Value>;
+
+/// A workload: a kind with its options.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WorkloadSpec {
+    /// The kind, a word such as `fio-matrix`.
+    pub kind: String,
+    /// Its options.
+    #[serde(flatten)]
+    pub options: WorkloadOptions,
+}
+
+/// The kind of workloads that are commands: a process of the user's own, and none of kurabe's.
+pub const COMMAND_KIND: &str = "command";
+
+/// The option of workloads that run on a store: the store's name.
+pub const STORE_OPTION: &str = "store";
+
+impl WorkloadSpec {
+    /// A command.
+    pub fn of_command(command: CommandLine) -> WorkloadSpec {
+        let value = serde_json::to_value(command).expect("a command has a JSON form");
+        WorkloadSpec {
+            kind: COMMAND_KIND.into(),
+            options: [("command".to_string(), value)].into_iter().collect(),
+        }
+    }
+
+    /// The command, of a workload that is one.
+    pub fn command(&self) -> Option<CommandLine> {
+        let value = self.options.get("command").filter(|_| self.kind == COMMAND_KIND)?;
+        serde_json::from_value(value.clone()).ok()
+    }
+
+    /// Seconds over which the workload counts its operations, of kinds that run for a time: they keep
+    /// them under this name.
+    pub fn counted_seconds(&self) -> Option<f64> {
+        self.options.get("seconds")?.as_f64()
+    }
+}
+
+/// What `kurabe load` is told.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WorkloadTask {
+    /// The workload; never a command.
+    pub load: WorkloadSpec,
+    /// Where.
+    pub target: WorkloadTarget,
+    /// The block device under the target, for its counters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<PathBuf>,
+    /// Its size in bytes, which is the same for all contenders of a study.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device_bytes: Option<u64>,
+    /// Which part of it.
+    pub stage: WorkloadStage,
+    /// Whether a workload of several phases drops the caches before each of them.
+    #[serde(default)]
+    pub cold: bool,
+    /// The command that makes everything on the target durable; absent where syncfs(2) does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sync_command: Option<Vec<String>>,
+    /// The command that makes the target's caches cold, the kernel's included; absent where dropping
+    /// the kernel's is enough.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cool_command: Option<Vec<String>>,
+    /// Where the power is cut under it: the pipe for what it acknowledges; after a cut the file with what
+    /// it had acknowledged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub acknowledgements: Option<PathBuf>,
+    /// Which of the parts of a run is to be carried out, from 0; all of them when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<u32>,
+    /// Seed of the order in which a workload of several parts carries them out, where it is random.
+    #[serde(default)]
+    pub order_seed: u64,
+    /// A directory of kurabe's own for the workload's files, which lies outside of the target. In an
+    /// enclosure it is memory, which each stage finds empty.
+    pub scratch: PathBuf,
+    /// What the setup said that the run is to know.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub prepared: Value,
+}
+
+/// Where a workload works.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WorkloadTarget {
+    /// The mounted directory.
+    Directory(PathBuf),
+    /// The device itself.
+    Device(PathBuf),
+    /// A volume of minfs on this device, through the library.
+    Minfs(PathBuf),
+}
+
+/// Which part of a workload is to be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WorkloadStage {
+    /// What must be there before the caches are dropped and the run is measured: laid-out files.
+    Setup,
+    /// The measured part.
+    Run,
+    /// What it had acknowledged is looked for after a power cut.
+    Recheck,
+}
+
+/// What a power cut took of what was acknowledged. Each has its words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Loss {
+    /// Something is not there.
+    Lost(String),
+    /// Something else is there.
+    Corrupt(String),
+    /// Nothing can be read at all.
+    Unusable(String),
+}
+
+impl Loss {
+    /// The exit code of a check that found it.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Loss::Lost(_) => 1,
+            Loss::Corrupt(_) => 2,
+            Loss::Unusable(_) => 3,
+        }
+    }
+
+    /// What was found.
+    pub fn words(&self) -> &str {
+        match self {
+            Loss::Lost(words) | Loss::Corrupt(words) | Loss::Unusable(words) => words,
+        }
+    }
+}
