@@ -7,6 +7,8 @@
 //! is what command-line tools share. This crate knows nothing of
 //! file systems, stores or the laboratory.
 
+#![warn(missing_docs)]
+
 use std::io;
 use std::sync::Arc;
 

@@ -9,12 +9,12 @@ use std::sync::{Arc, Barrier};
 use block::{BlockDevice, Server};
 use rustix::mount::{UnmountFlags, unmount};
 
-/// Every byte of it is the same, and can be another one from now on.
-struct Filled(Arc<AtomicU8>);
+/// What is read is filled in; what is written is forgotten.
+struct Reading<F>(F);
 
 const LENGTH: u64 = 8 << 20;
 
-impl BlockDevice for Filled {
+impl<F: Fn(&mut [u8]) + Send + Sync> BlockDevice for Reading<F> {
     fn len(&self) -> u64 {
         LENGTH
     }
@@ -22,7 +22,7 @@ impl BlockDevice for Filled {
         512
     }
     fn read_at(&self, buffer: &mut [u8], _: u64) -> io::Result<()> {
-        buffer.fill(self.0.load(Ordering::SeqCst));
+        (self.0)(buffer);
         Ok(())
     }
     fn write_at(&self, _: &[u8], _: u64) -> io::Result<()> {
@@ -42,7 +42,9 @@ fn what_is_forgotten_is_read_again() {
     let point = room.path().join("served");
     File::create(&point).unwrap();
     let byte = Arc::new(AtomicU8::new(1));
-    let server = match Server::mount(Box::new(Filled(byte.clone())), &point) {
+    let read = byte.clone();
+    let stack = Reading(move |buffer: &mut [u8]| buffer.fill(read.load(Ordering::SeqCst)));
+    let server = match Server::mount(Box::new(stack), &point) {
         Ok(server) => Arc::new(server),
         Err(error) => return eprintln!("SKIPPED: {error}"),
     };
@@ -74,41 +76,8 @@ fn what_is_forgotten_is_read_again() {
     unmount(&point, UnmountFlags::DETACH).unwrap();
 }
 
-/// Its requests wait for each other, so many at a time.
-struct Meeting {
-    all: Barrier,
-    taking: AtomicUsize,
-    most_taking: Arc<AtomicUsize>,
-}
-
+/// So many requests wait for each other.
 const MEET: usize = 3;
-
-impl BlockDevice for Meeting {
-    fn len(&self) -> u64 {
-        LENGTH
-    }
-    fn block_size(&self) -> u32 {
-        512
-    }
-    fn read_at(&self, _: &mut [u8], _: u64) -> io::Result<()> {
-        let taking = self.taking.fetch_add(1, Ordering::SeqCst) + 1;
-        self.most_taking.fetch_max(taking, Ordering::SeqCst);
-        // Long enough for another thread to come, if one may.
-        std::thread::sleep(std::time::Duration::from_millis(2));
-        self.taking.fetch_sub(1, Ordering::SeqCst);
-        block::waiting(|| self.all.wait());
-        Ok(())
-    }
-    fn write_at(&self, _: &[u8], _: u64) -> io::Result<()> {
-        Ok(())
-    }
-    fn flush(&self) -> io::Result<()> {
-        Ok(())
-    }
-    fn discard(&self, _: u64, _: u64) -> io::Result<()> {
-        Ok(())
-    }
-}
 
 #[test]
 fn one_thread_at_a_time_takes_requests_and_those_that_wait_hold_up_none() {
@@ -116,8 +85,14 @@ fn one_thread_at_a_time_takes_requests_and_those_that_wait_hold_up_none() {
     let point = room.path().join("served");
     File::create(&point).unwrap();
     let most_taking = Arc::new(AtomicUsize::new(0));
-    let (all, taking) = (Barrier::new(MEET), AtomicUsize::new(0));
-    let stack = Meeting { all, taking, most_taking: most_taking.clone() };
+    let (all, taking, most) = (Barrier::new(MEET), AtomicUsize::new(0), most_taking.clone());
+    let stack = Reading(move |_: &mut [u8]| {
+        most.fetch_max(taking.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+        // Long enough for another thread to come, if one may.
+        std::thread::sleep(std::time::Duration::from_millis(2));
+        taking.fetch_sub(1, Ordering::SeqCst);
+        block::waiting(|| all.wait());
+    });
     let server = match Server::mount(Box::new(stack), &point) {
         Ok(server) => Arc::new(server.with_turns(1)),
         Err(error) => return eprintln!("SKIPPED: {error}"),

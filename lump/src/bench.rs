@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use block::tool::Failure;
+use block::tool::ToolFailure;
 use block::{CountingDevice, Counts};
 use clap::Args;
 use hdrhistogram::Histogram;
@@ -44,7 +44,7 @@ struct BenchmarkPhase {
 }
 
 /// Measures puts and gets.
-pub fn bench(arguments: &BenchArguments) -> Result<(), Failure> {
+pub fn bench(arguments: &BenchArguments) -> Result<(), ToolFailure> {
     let path = &arguments.device;
     let device = Arc::new(CountingDevice::new(open(path, false)?));
     let store = store_on(device.clone(), path, false)?;
@@ -55,7 +55,7 @@ pub fn bench(arguments: &BenchArguments) -> Result<(), Failure> {
     let objects = room.min((usage.objects_max - usage.objects) / SPACE_SHARE) / clients;
     if objects == 0 || arguments.size > lump::layout::VALUE_BYTES_MAX {
         let why = "there is no room for values of this size; nothing was written";
-        return Err(Failure::Refused(format!("{}: {why}", path.display())));
+        return Err(ToolFailure::Refused(format!("{}: {why}", path.display())));
     }
     let durability = if arguments.buffered { Durability::Buffered } else { Durability::Durable };
     let put = |key, value: &mut Value| store.put_value(key, value, durability).map(|()| true);

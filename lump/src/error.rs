@@ -2,7 +2,7 @@
 
 use std::io;
 
-use block::tool::Failure;
+use block::tool::ToolFailure;
 
 /// Why an operation on a store failed. Nothing was done, unless the text says otherwise.
 #[derive(Debug, thiserror::Error)]
@@ -115,7 +115,7 @@ impl Error {
     }
 }
 
-impl From<Error> for Failure {
+impl From<Error> for ToolFailure {
     fn from(error: Error) -> Self {
         use Error::{BadRange, DeviceShrank, Invalid, NotLump, TooLarge, Unsupported};
         match error {

@@ -10,7 +10,7 @@ use std::io::{self, BufReader, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use block::tool::Failure;
+use block::tool::ToolFailure;
 use block::{DirectAccess, FileDevice, FileDeviceOptions};
 use lump::{Durability, Value};
 
@@ -34,7 +34,7 @@ enum SourceExtent {
 }
 
 /// Imports the storage `source` into the store on `device`.
-pub fn import(device: &Path, source: &Path, force: bool, partial: bool) -> Result<(), Failure> {
+pub fn import(device: &Path, source: &Path, force: bool, partial: bool) -> Result<(), ToolFailure> {
     let options = FileDeviceOptions {
         read_only: true,
         exclusive: true,
@@ -83,7 +83,7 @@ pub fn import(device: &Path, source: &Path, force: bool, partial: bool) -> Resul
         0 => Ok(()),
         _ => {
             let why = format!("{}: {failures} values cannot be read", source.display());
-            Err(Failure::Failed(why))
+            Err(ToolFailure::Failed(why))
         }
     }
 }

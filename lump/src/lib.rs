@@ -28,6 +28,8 @@
 //! (extents on their way), `commit` (the order on the medium), `engine` (what is shared, checkpoints),
 //! `store`, `check`, `metrics`, `sync` (threads and locks), `sabotage` (canaries).
 
+#![warn(missing_docs)]
+
 mod check;
 mod checkpoint;
 mod checksum;

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use block::complain;
-use block::tool::{Failure, output, size, write_files};
+use block::tool::{ToolFailure, output, size, write_files};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
 const EXAMPLES: &str = "\
@@ -225,7 +225,7 @@ fn main() -> ExitCode {
             // The generator panics where it cannot write.
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "lump", &mut script);
-            output::stdout().write_all(&script).map_err(Failure::of_output)
+            output::stdout().write_all(&script).map_err(ToolFailure::of_output)
         }
     };
     match outcome {
@@ -238,7 +238,7 @@ fn main() -> ExitCode {
 }
 
 /// Writes `lump.1` and a page for each subcommand.
-fn man(directory: &std::path::Path) -> Result<(), Failure> {
+fn man(directory: &std::path::Path) -> Result<(), ToolFailure> {
     let mut program = Cli::command().disable_help_subcommand(true);
     program.build();
     let subcommands = program.get_subcommands().cloned();
@@ -254,7 +254,7 @@ fn man(directory: &std::path::Path) -> Result<(), Failure> {
         .into_iter()
         .map(render)
         .collect::<std::io::Result<_>>()
-        .map_err(|error| Failure::Failed(format!("cannot make the man pages: {error}")))?;
+        .map_err(|error| ToolFailure::Failed(format!("cannot make the man pages: {error}")))?;
     write_files(directory, files)
 }
 

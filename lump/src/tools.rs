@@ -7,43 +7,43 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use block::tool::{self, Copied, Destination, Failure, check_free, output};
+use block::tool::{self, Copied, Destination, ToolFailure, check_free, output};
 use block::{BlockDevice, FileDevice, complain};
 use lump::{CreateOptions, Durability, Geometry, OpenOptions, Store, Value};
 
 use crate::CreateArguments;
 
-type Outcome = Result<(), Failure>;
+type Outcome = Result<(), ToolFailure>;
 
 /// Prints a line; a standard output that is full ends the command with an error, and one whose reader has
 /// left takes everything.
 macro_rules! say {
-    ($($words:tt)*) => { writeln!(block::tool::output::stdout(), $($words)*).map_err(Failure::of_output)? };
+    ($($words:tt)*) => { writeln!(block::tool::output::stdout(), $($words)*).map_err(ToolFailure::of_output)? };
 }
 pub(crate) use say;
 
 /// A failure of the system, not of the store.
-fn broken(error: io::Error) -> Failure {
-    Failure::Failed(error.to_string())
+fn broken(error: io::Error) -> ToolFailure {
+    ToolFailure::Failed(error.to_string())
 }
 
 /// What the library says about the store on `path`.
-pub fn about(path: &Path) -> impl Fn(lump::Error) -> Failure {
-    move |error| Failure::from(error).about(path.display())
+pub fn about(path: &Path) -> impl Fn(lump::Error) -> ToolFailure {
+    move |error| ToolFailure::from(error).about(path.display())
 }
 
 /// A refusal about `path`.
-pub fn refused(path: &Path, why: impl fmt::Display) -> Failure {
-    Failure::refused(path.display(), why)
+pub fn refused(path: &Path, why: impl fmt::Display) -> ToolFailure {
+    ToolFailure::refused(path.display(), why)
 }
 
 /// Opens a device or image for oneself.
-pub fn open(path: &Path, read_only: bool) -> Result<FileDevice, Failure> {
+pub fn open(path: &Path, read_only: bool) -> Result<FileDevice, ToolFailure> {
     tool::open(path, read_only, Duration::ZERO)
 }
 
 /// Opens the store on `path`.
-pub fn store(path: &Path, read_only: bool) -> Result<Store, Failure> {
+pub fn store(path: &Path, read_only: bool) -> Result<Store, ToolFailure> {
     let device = Arc::new(open(path, read_only)?);
     store_on(device, path, read_only)
 }
@@ -53,7 +53,7 @@ pub fn store_on(
     device: Arc<dyn BlockDevice>,
     path: &Path,
     read_only: bool,
-) -> Result<Store, Failure> {
+) -> Result<Store, ToolFailure> {
     let options = OpenOptions { read_only, ..Default::default() };
     let store = Store::open(device, &options).map_err(about(path))?;
     if let Some(note) = store.left_out() {
@@ -93,7 +93,7 @@ pub fn create(arguments: &CreateArguments) -> Outcome {
 }
 
 /// Why a store of this size cannot be made: with the least power of two that can, where there is one.
-fn too_small(path: &Path, bytes: u64, options: &CreateOptions, error: lump::Error) -> Failure {
+fn too_small(path: &Path, bytes: u64, options: &CreateOptions, error: lump::Error) -> ToolFailure {
     let sizes = (12..40).map(|power| 1_u64 << power).filter(|size| *size > bytes);
     match sizes.into_iter().find(|size| Geometry::plan(*size, 512, options).is_ok()) {
         None => about(path)(error),
@@ -135,16 +135,19 @@ pub fn get(
         None => store.get(key),
     };
     let Some(value) = value.map_err(about(device))? else {
-        return Err(Failure::failed(device.display(), format!("key {key:032x} has no value")));
+        return Err(ToolFailure::failed(device.display(), format!("key {key:032x} has no value")));
     };
     if destination.is_none() && io::stdout().is_terminal() && std::str::from_utf8(&value).is_err() {
         let why = "it is binary, and standard output is a terminal; name a file to write, or - to \
                    print it all the same";
-        return Err(Failure::refused(format!("key {key:032x}"), why));
+        return Err(ToolFailure::refused(format!("key {key:032x}"), why));
     }
     let Some(path) = destination.filter(|path| *path != Path::new("-")) else {
         let mut output = output::stdout();
-        return output.write_all(&value).and_then(|()| output.flush()).map_err(Failure::of_output);
+        return output
+            .write_all(&value)
+            .and_then(|()| output.flush())
+            .map_err(ToolFailure::of_output);
     };
     // A value has no permissions of its own: who may read the store may read it.
     let facts = device.metadata().map_err(|error| tool::opening_failed(device, &error))?;
@@ -154,7 +157,7 @@ pub fn get(
     let written = destination.file().write_all(&value);
     written.map_err(|error| {
         destination.give_up(path);
-        Failure::failed(path.display(), error)
+        ToolFailure::failed(path.display(), error)
     })
 }
 
@@ -168,12 +171,12 @@ pub fn list(device: &Path, keys: (u128, u128), long: bool) -> Outcome {
         } else {
             writeln!(output, "{:032x}", object.key)
         }
-        .map_err(Failure::of_output)?;
+        .map_err(ToolFailure::of_output)?;
         if output::reader_left() {
             break;
         }
     }
-    output.flush().map_err(Failure::of_output)
+    output.flush().map_err(ToolFailure::of_output)
 }
 
 /// Deletes values and prints how many there were.
@@ -204,7 +207,7 @@ pub fn stat(device: &Path, prometheus: bool) -> Outcome {
     ];
     if prometheus {
         let text = store.metrics().prometheus();
-        return output::stdout().write_all(text.as_bytes()).map_err(Failure::of_output);
+        return output::stdout().write_all(text.as_bytes()).map_err(ToolFailure::of_output);
     }
     say!("DEVNAME={}", device.display());
     say!("UUID={}", geometry.uuid());
@@ -248,7 +251,7 @@ pub fn check(device: &Path, verbose: bool) -> Outcome {
             say!("{shown}: {objects} objects, {value_bytes} bytes, clean");
             Ok(())
         }
-        count => Err(Failure::Failed(format!(
+        count => Err(ToolFailure::Failed(format!(
             "{shown}: {count} findings; {objects} objects of {value_bytes} bytes are whole; \
              nothing was changed"
         ))),
@@ -272,7 +275,7 @@ pub fn scrub(device: &Path, rate: Option<u64>) -> Outcome {
     );
     if report.failures > 0 {
         let text = format!("{}: {} values cannot be read", device.display(), report.failures);
-        outcome = Err(Failure::Failed(text));
+        outcome = Err(ToolFailure::Failed(text));
     }
     outcome
 }

@@ -14,7 +14,7 @@ use std::io;
 use std::sync::{Arc, Mutex};
 
 use block::{BlockDevice, MemoryDevice};
-use crash::{Flushes, Instant, Log, Loss, Recorder, Recording, States};
+use crash::{FlushPolicy, Instant, Log, LostWrites, Recording, RequestRecorder, States};
 use lump::{CreateOptions, Durability, Error, OpenOptions, Sabotage, Store, check};
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -34,7 +34,7 @@ type Content = BTreeMap<u128, Vec<u8>>;
 /// A recording on which data and journal are written at once, or one after the other, and on which
 /// the writing of some values fails although it arrives, in part or as a whole.
 struct Scripted {
-    recorder: Recorder<MemoryDevice>,
+    recorder: RequestRecorder<MemoryDevice>,
     at_once: bool,
     /// Share of the puts whose writing fails.
     failing: f64,
@@ -45,7 +45,7 @@ struct Scripted {
 impl Scripted {
     fn new(image: &[u8], block_size: u32, at_once: bool) -> Self {
         let memory = MemoryDevice::from_image(image, block_size);
-        let recorder = Recorder::in_memory(memory).unwrap();
+        let recorder = RequestRecorder::in_memory(memory).unwrap();
         Self { recorder, at_once, failing: 0.0, held: Mutex::new(()) }
     }
 }
@@ -318,7 +318,7 @@ fn check_image(
     let again = states(image, Arc::new(device.recorder.recording()));
     let mut random = ChaCha8Rng::seed_from_u64(instant);
     for instant in (0..=device.recorder.now()).step_by(3) {
-        for loss in [Loss::All, Loss::AllButOne, Loss::Sectors] {
+        for loss in [LostWrites::All, LostWrites::AllButOne, LostWrites::Sectors] {
             let image = again.disk(&again.state(instant, loss, &mut random)).image().unwrap();
             let again = Arc::new(MemoryDevice::from_image(&image, script.block_size));
             let again = contents(&open(again, sabotage)?)?;
@@ -332,7 +332,7 @@ fn check_image(
 
 /// What power cuts could leave of a recording that began with `base`.
 fn states(base: &[u8], recording: Arc<Recording>) -> States {
-    States::new(recording, Arc::new(MemoryDevice::from_image(base, 512)), Flushes::Kept)
+    States::new(recording, Arc::new(MemoryDevice::from_image(base, 512)), FlushPolicy::Kept)
 }
 
 /// Visits about `wanted` states of scripts from `seed` on; stops at the first that is wrong.
@@ -352,13 +352,13 @@ fn enumerate(seed: u64, wanted: usize, sabotage: Sabotage) -> Result<usize, Stri
         let share = if wanted >= 50_000 { 1.0 } else { 0.25 };
         for instant in 0..=end {
             let all = [
-                Loss::All,
-                Loss::Nothing,
-                Loss::One,
-                Loss::AllButOne,
-                Loss::Half,
-                Loss::Half,
-                Loss::Sectors,
+                LostWrites::All,
+                LostWrites::Nothing,
+                LostWrites::One,
+                LostWrites::AllButOne,
+                LostWrites::Half,
+                LostWrites::Half,
+                LostWrites::Sectors,
             ];
             let kinds = if states.volatile(instant).is_empty() { &all[..1] } else { &all[..] };
             for &loss in kinds {
@@ -418,7 +418,7 @@ fn the_order_of_puts_of_one_key_survives() {
                 }
             });
             let states = states(&base, Arc::new(device.recorder.recording()));
-            let state = states.state(device.recorder.now(), Loss::All, &mut random);
+            let state = states.state(device.recorder.now(), LostWrites::All, &mut random);
             let image = states.disk(&state).image().unwrap();
             let again = Arc::new(MemoryDevice::from_image(&image, 512));
             let found = contents(&open(again, Sabotage::None).unwrap()).unwrap();
@@ -451,12 +451,13 @@ fn end_a_window_of_many_puts(sabotage: Sabotage) -> Result<(), String> {
     let mut at = |instant, loss| log.disk(&log.state(instant, loss, &mut random)).image().unwrap();
     let mut images = Vec::new();
     for instant in began..=ended {
-        let some = [Loss::Half, Loss::Sectors].into_iter().cycle().take(20);
-        let losses = [Loss::All, Loss::Nothing, Loss::AllButOne].into_iter().chain(some);
+        let some = [LostWrites::Half, LostWrites::Sectors].into_iter().cycle().take(20);
+        let losses =
+            [LostWrites::All, LostWrites::Nothing, LostWrites::AllButOne].into_iter().chain(some);
         images.extend(losses.map(|loss| (instant, at(instant, loss))));
     }
     // The first blocks of the commit, and more and more of them.
-    let (mut image, whole) = (at(began, Loss::All), at(ended, Loss::All));
+    let (mut image, whole) = (at(began, LostWrites::All), at(ended, LostWrites::All));
     for start in (0..image.len()).step_by(4096) {
         if image[start..start + 4096] != whole[start..start + 4096] {
             image[start..start + 4096].copy_from_slice(&whole[start..start + 4096]);
@@ -464,7 +465,7 @@ fn end_a_window_of_many_puts(sabotage: Sabotage) -> Result<(), String> {
         }
     }
     // All of them, but for one sector of a block.
-    let earlier = at(began, Loss::All);
+    let earlier = at(began, LostWrites::All);
     for start in (0..whole.len()).step_by(4096) {
         if earlier[start..start + 4096] != whole[start..start + 4096] {
             let mut image = whole.clone();
@@ -484,7 +485,8 @@ fn end_a_window_of_many_puts(sabotage: Sabotage) -> Result<(), String> {
         outcomes[usize::from(found == after)] += 1;
         // What the opening wrote arrives in part, too.
         let again = states(&image, Arc::new(device.recorder.recording()));
-        let loss = [Loss::Half, Loss::Sectors, Loss::AllButOne, Loss::Torn][parts % 4];
+        let loss = [LostWrites::Half, LostWrites::Sectors, LostWrites::AllButOne, LostWrites::Torn]
+            [parts % 4];
         parts += 1;
         for instant in 0..=device.recorder.now() {
             let image = again.disk(&again.state(instant, loss, &mut random)).image().unwrap();
@@ -525,7 +527,7 @@ fn cut_off_an_opening(sabotage: Sabotage) -> Result<(), String> {
     for seed in 0..100 {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         for instant in 0..=device.recorder.now() {
-            let state = again.state(instant, Loss::Sectors, &mut random);
+            let state = again.state(instant, LostWrites::Sectors, &mut random);
             let image = again.disk(&state).image().unwrap();
             let again = Arc::new(MemoryDevice::from_image(&image, 512));
             let again = contents(&open(again, Sabotage::None).unwrap()).unwrap();
@@ -579,7 +581,7 @@ fn a_failed_put_stays_away_where_its_commit_becomes_shorter() {
     assert_eq!(store.metrics().commits - commits, 2);
     let recording = states(&base, Arc::new(device.recorder.recording()));
     let mut random = ChaCha8Rng::seed_from_u64(1);
-    let state = recording.state(device.recorder.now(), Loss::Nothing, &mut random);
+    let state = recording.state(device.recorder.now(), LostWrites::Nothing, &mut random);
     let image = recording.disk(&state).image().unwrap();
     let again = Arc::new(MemoryDevice::from_image(&image, 512));
     let found = contents(&open(again, Sabotage::None).unwrap()).unwrap();

@@ -14,7 +14,7 @@ use cannyls::block::BlockSize;
 use cannyls::lump::{LumpData, LumpId};
 use cannyls::nvm::NonVolatileMemory;
 use cannyls::storage::{Storage, StorageBuilder};
-use crash::{Flushes, Instant, Loss, Recorder, States};
+use crash::{FlushPolicy, Instant, LostWrites, RequestRecorder, States};
 use lump::{CreateOptions, Durability, OpenOptions, Store};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -22,7 +22,7 @@ use rand_chacha::ChaCha8Rng;
 const DISK_BYTES: u64 = 1 << 20;
 
 type Outcome = Result<(), String>;
-type Disk = Recorder<FaultyDevice<MemoryDevice>>;
+type Disk = RequestRecorder<FaultyDevice<MemoryDevice>>;
 /// The values that a key may have; `None` is no value.
 type Permitted = BTreeMap<u128, Vec<Option<Vec<u8>>>>;
 
@@ -218,7 +218,7 @@ fn value(seed: u64, length: usize) -> Vec<u8> {
 
 fn disk(image: &[u8], block_size: u32) -> Arc<Disk> {
     let memory = MemoryDevice::from_image(image, block_size);
-    Arc::new(Recorder::in_memory(FaultyDevice::new(memory, vec![])).unwrap())
+    Arc::new(RequestRecorder::in_memory(FaultyDevice::new(memory, vec![])).unwrap())
 }
 
 /// A store on a new disk, and the image that its recording begins with.
@@ -253,11 +253,11 @@ fn compare(subject: &mut dyn Subject, permitted: &Permitted) -> Outcome {
 /// What power cuts could leave of a disk that began as `base`.
 fn states(base: &[u8], disk: &Disk) -> States {
     let before = Arc::new(MemoryDevice::from_image(base, 512));
-    States::new(Arc::new(disk.recording()), before, Flushes::Kept)
+    States::new(Arc::new(disk.recording()), before, FlushPolicy::Kept)
 }
 
 /// A memory of a state's bytes with the disk's block size.
-fn left(states: &States, instant: Instant, loss: Loss, disk: &Disk) -> Arc<MemoryDevice> {
+fn left(states: &States, instant: Instant, loss: LostWrites, disk: &Disk) -> Arc<MemoryDevice> {
     let mut random = ChaCha8Rng::seed_from_u64(instant);
     let image = states.disk(&states.state(instant, loss, &mut random)).image().unwrap();
     Arc::new(MemoryDevice::from_image(&image, disk.block_size()))
@@ -267,9 +267,14 @@ fn left(states: &States, instant: Instant, loss: Loss, disk: &Disk) -> Arc<Memor
 fn cut(kind: &dyn Kind, base: &[u8], disk: &Disk, from: Instant, permitted: &Permitted) -> Outcome {
     let (states, end) = (states(base, disk), disk.now());
     for instant in from..=end {
-        for loss in
-            [Loss::All, Loss::Nothing, Loss::AllButOne, Loss::One, Loss::Half, Loss::Sectors]
-        {
+        for loss in [
+            LostWrites::All,
+            LostWrites::Nothing,
+            LostWrites::AllButOne,
+            LostWrites::One,
+            LostWrites::Half,
+            LostWrites::Sectors,
+        ] {
             let after = left(&states, instant, loss, disk);
             let opened = kind.open(after).map_err(|error| format!("does not open: {error}"));
             opened
@@ -419,7 +424,7 @@ fn what_returned_is_durable(kind: &dyn Kind) -> Outcome {
     for (key, length) in [(1, 300), (2, 6000), (3, 100_000)] {
         let bytes = value(1, length);
         subject.put(key, &bytes)?;
-        let after = left(&states(&base, &disk), disk.now(), Loss::All, &disk);
+        let after = left(&states(&base, &disk), disk.now(), LostWrites::All, &disk);
         compare(&mut *kind.open(after)?, &Permitted::from([(key, vec![Some(bytes)])]))?;
     }
     Ok(())

@@ -8,7 +8,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use block::tool::{Failure, output, size, write_files};
+use block::tool::{ToolFailure, output, size, write_files};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, roman};
@@ -289,7 +289,7 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
             // The generator panics where it cannot write.
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "minfs", &mut script);
-            output::stdout().write_all(&script).map_err(Failure::of_output)
+            output::stdout().write_all(&script).map_err(ToolFailure::of_output)
         }
     };
     match outcome {
@@ -302,7 +302,7 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
 }
 
 /// Writes `minfs.8`, a page for each subcommand, and those under which the helpers are known.
-fn man(directory: &Path) -> Result<(), Failure> {
+fn man(directory: &Path) -> Result<(), ToolFailure> {
     let mut program = Cli::command().disable_help_subcommand(true);
     program.build();
     let mut pages = vec![(program.clone(), "minfs".to_string())];
@@ -317,7 +317,7 @@ fn man(directory: &Path) -> Result<(), Failure> {
         .into_iter()
         .map(|(command, name)| Ok((format!("{name}.8"), man_page(command, &name)?)))
         .collect::<std::io::Result<_>>()
-        .map_err(|error| Failure::Failed(format!("cannot make the man pages: {error}")))?;
+        .map_err(|error| ToolFailure::Failed(format!("cannot make the man pages: {error}")))?;
     write_files(directory, files)
 }
 

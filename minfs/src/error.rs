@@ -4,7 +4,7 @@
 
 use std::io;
 
-use block::tool::Failure;
+use block::tool::ToolFailure;
 
 /// Why an operation on a volume failed. Nothing was done, unless the text says otherwise.
 #[derive(Debug, thiserror::Error)]
@@ -116,7 +116,7 @@ impl From<Error> for io::Error {
     }
 }
 
-impl From<Error> for Failure {
+impl From<Error> for ToolFailure {
     /// The library refuses before it writes, but for what the device or its space fails.
     fn from(error: Error) -> Self {
         use Error::{

@@ -28,6 +28,8 @@
 //! `shared` (records, space and their order on the medium), `volume` (names), `file` and `pieces`
 //! (bytes), `mkfs`, `fsck`, `fuse` (the mount), and `program` (the tools).
 
+#![warn(missing_docs)]
+
 mod allocator;
 mod checksum;
 #[cfg(all(feature = "tools", feature = "mount"))]

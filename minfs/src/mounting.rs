@@ -15,7 +15,7 @@ use std::process::{ExitCode, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use block::tool::{self, Failure, is_write_protected, mounted_at, mounts, real_path};
+use block::tool::{self, ToolFailure, is_write_protected, mounted_at, mounts, real_path};
 use fuser::MountOption;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -296,26 +296,26 @@ fn source_of(directory: &Path) -> Option<PathBuf> {
 }
 
 /// Unmounts and waits until the daemon has written everything and let go of the device.
-pub fn umount(directory: &Path) -> Result<(), Failure> {
+pub fn umount(directory: &Path) -> Result<(), ToolFailure> {
     let shown = directory.display();
     let directory = real_path(directory)?;
     let source = source_of(&directory)
-        .ok_or_else(|| Failure::refused(&shown, "no minfs is mounted there"))?;
+        .ok_or_else(|| ToolFailure::refused(&shown, "no minfs is mounted there"))?;
     let outcome = rustix::mount::unmount(&directory, rustix::mount::UnmountFlags::NOFOLLOW);
     match outcome {
         Ok(()) => {}
         Err(rustix::io::Errno::PERM) => {
             let mut command = tool::program::command("fusermount3")
-                .map_err(|not_found| Failure::failed(&shown, not_found))?;
+                .map_err(|not_found| ToolFailure::failed(&shown, not_found))?;
             if !command.arg("-u").arg(&directory).status().is_ok_and(|status| status.success()) {
-                return Err(Failure::failed(&shown, "fusermount3 could not unmount it"));
+                return Err(ToolFailure::failed(&shown, "fusermount3 could not unmount it"));
             }
         }
         Err(rustix::io::Errno::BUSY) => {
             let why = "it is in use; `fuser -vm` with the directory tells by whom";
-            return Err(Failure::failed(&shown, why));
+            return Err(ToolFailure::failed(&shown, why));
         }
-        Err(error) => return Err(Failure::failed(&shown, error)),
+        Err(error) => return Err(ToolFailure::failed(&shown, error)),
     }
     let opened = tool::open(&source, true, UMOUNT_WAIT);
     // Mounted in a second place, or removed meanwhile: there is nothing to wait for.
@@ -323,7 +323,7 @@ pub fn umount(directory: &Path) -> Result<(), Failure> {
     match opened {
         Err(failure) if !is_in_no_use() => {
             let why = format!("unmounted, but its daemon may still be writing: {failure}");
-            Err(Failure::failed(shown, why))
+            Err(ToolFailure::failed(shown, why))
         }
         _ => Ok(()),
     }

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use block::AlignedBuffer;
-use block::tool::{self, Copied, Destination, Failure, check_free, output};
+use block::tool::{self, Copied, Destination, ToolFailure, check_free, output};
 
 use crate::cli::{FsckArguments, MkfsArguments};
 use crate::device::{open, open_checked};
@@ -23,12 +23,12 @@ const UNFINISHED: &str = ".minfs-put-";
 /// Transfers of put and get in bytes.
 const COPY_BYTES: usize = 4 << 20;
 
-type Outcome = Result<(), Failure>;
+type Outcome = Result<(), ToolFailure>;
 
 /// Prints a line; a standard output that is full ends the command with an error, and one whose reader has
 /// left takes everything.
 macro_rules! say {
-    ($($words:tt)*) => { writeln!(output::stdout(), $($words)*).map_err(Failure::of_output)? };
+    ($($words:tt)*) => { writeln!(output::stdout(), $($words)*).map_err(ToolFailure::of_output)? };
 }
 
 /// Prints a line where the exit code says it all, even when nobody reads the words.
@@ -37,21 +37,21 @@ macro_rules! tell {
 }
 
 /// A failure of the system, not of the volume.
-fn broken(error: io::Error) -> Failure {
-    Failure::Failed(error.to_string())
+fn broken(error: io::Error) -> ToolFailure {
+    ToolFailure::Failed(error.to_string())
 }
 
 /// What the library says about a volume as a whole, with its device.
-fn about(device: &Path) -> impl Fn(crate::Error) -> Failure {
-    move |error| Failure::from(error).about(device.display())
+fn about(device: &Path) -> impl Fn(crate::Error) -> ToolFailure {
+    move |error| ToolFailure::from(error).about(device.display())
 }
 
 /// Mounts the volume on `device` in this process.
-fn volume(device: &Path, read_only: bool) -> Result<Volume, Failure> {
+fn volume(device: &Path, read_only: bool) -> Result<Volume, ToolFailure> {
     volume_with(device, &MountOptions { read_only, ..Default::default() })
 }
 
-fn volume_with(device: &Path, options: &MountOptions) -> Result<Volume, Failure> {
+fn volume_with(device: &Path, options: &MountOptions) -> Result<Volume, ToolFailure> {
     let read_only = options.read_only;
     let opened = open(device, read_only)?;
     let volume = Volume::mount(Arc::new(opened), options).map_err(about(device))?;
@@ -59,7 +59,7 @@ fn volume_with(device: &Path, options: &MountOptions) -> Result<Volume, Failure>
         block::complain!("minfs: {}: {}", device.display(), finding.text);
     }
     if !read_only && let Some(reason) = volume.read_only_reason() {
-        return Err(Failure::refused(device.display(), format!("read-only: {reason}")));
+        return Err(ToolFailure::refused(device.display(), format!("read-only: {reason}")));
     }
     Ok(volume)
 }
@@ -68,12 +68,12 @@ fn volume_with(device: &Path, options: &MountOptions) -> Result<Volume, Failure>
 pub fn mkfs(arguments: &MkfsArguments) -> Outcome {
     let path = &arguments.device;
     let unit_bytes = arguments.unit.map(u32::try_from).transpose();
-    let unit_bytes = unit_bytes.map_err(|_| Failure::refused("--unit", "it is at most 1G"))?;
+    let unit_bytes = unit_bytes.map_err(|_| ToolFailure::refused("--unit", "it is at most 1G"))?;
     let given = arguments.uuid.as_deref();
     let uuid = given.map(uuid::Uuid::parse_str).transpose().map_err(|_| {
         let given = given.unwrap_or_default();
         let why = format!("'{given}' is no UUID: 32 hexadecimal digits, as uuidgen(1) prints");
-        Failure::refused("--uuid", why)
+        ToolFailure::refused("--uuid", why)
     })?;
     let options = MkfsOptions {
         label: arguments.label.clone(),
@@ -115,7 +115,7 @@ pub fn mkfs(arguments: &MkfsArguments) -> Outcome {
 /// left, 8 the check could not run.
 pub fn fsck(arguments: &FsckArguments) -> ExitCode {
     let path = arguments.device.display();
-    let check = || -> Result<_, Failure> {
+    let check = || -> Result<_, ToolFailure> {
         let path = &arguments.device;
         let device = open(path, !arguments.repair)?;
         crate::fsck(&device, arguments.repair).map_err(about(&arguments.device))
@@ -223,12 +223,12 @@ pub fn list(device: &Path, long: bool) -> Outcome {
         } else {
             output.write_all(&facts.name).and_then(|()| output.write_all(b"\n"))
         };
-        outcome.map_err(Failure::of_output)?;
+        outcome.map_err(ToolFailure::of_output)?;
         if output::reader_left() {
             break;
         }
     }
-    output.flush().map_err(Failure::of_output)
+    output.flush().map_err(ToolFailure::of_output)
 }
 
 /// Prints the identity of a volume as blkid(8) does in its export format.
@@ -284,8 +284,8 @@ fn copy_in(source: &mut dyn Read, file: &File, path: &Path) -> Outcome {
     let mut buffer = AlignedBuffer::zeroed(COPY_BYTES);
     let mut offset = 0;
     loop {
-        let length =
-            fill(source, &mut buffer).map_err(|error| Failure::failed(path.display(), error))?;
+        let length = fill(source, &mut buffer)
+            .map_err(|error| ToolFailure::failed(path.display(), error))?;
         if length == 0 {
             break;
         }
@@ -300,7 +300,7 @@ pub fn put(device: &Path, source: &Path, name: Option<&OsStr>, force: bool) -> O
     let is_standard_input = source == Path::new("-");
     let name = match name.or_else(|| source.file_name().filter(|_| !is_standard_input)) {
         Some(name) => name.as_bytes().to_vec(),
-        None => return Err(Failure::Refused("a name is needed for what is no file".into())),
+        None => return Err(ToolFailure::Refused("a name is needed for what is no file".into())),
     };
     crate::check_name(&name)?;
     let (mut reader, facts): (Box<dyn Read>, Option<fs::Metadata>) = if is_standard_input {
@@ -313,7 +313,7 @@ pub fn put(device: &Path, source: &Path, name: Option<&OsStr>, force: bool) -> O
     let volume = volume(device, false)?;
     if !force && volume.stat(&name).is_ok() {
         let why = "the file exists on the volume; --force replaces it";
-        return Err(Failure::refused(shown(&name), why));
+        return Err(ToolFailure::refused(shown(&name), why));
     }
     // Nobody said who may read a stream. The copy is root's on the volume: what another user's program may do as that user
     // (setuid, setgid) must not become what it may do as root.
@@ -358,7 +358,7 @@ fn copy_out(
     file: &File,
     mut output: &fs::File,
     buffer: &mut [u8],
-    failed: impl Fn(io::Error) -> Failure,
+    failed: impl Fn(io::Error) -> ToolFailure,
 ) -> Outcome {
     let facts = file.facts();
     let mut end = facts.valid.min(facts.size);
@@ -396,7 +396,7 @@ pub fn get(
     if destination.is_none() && io::stdout().is_terminal() && buffer[..length].contains(&0) {
         let why = "it is binary, and standard output is a terminal; name a file to write, or - to \
                    print it all the same";
-        return Err(Failure::refused(shown(name.as_bytes()), why));
+        return Err(ToolFailure::refused(shown(name.as_bytes()), why));
     }
     let destination = path
         .map(|path| {
@@ -413,7 +413,7 @@ pub fn get(
         if path.is_none() {
             output::is_reader_left(&error);
         }
-        Failure::failed(shown.display(), error)
+        ToolFailure::failed(shown.display(), error)
     };
     let outcome = copy_out(&file, output, &mut buffer, failed);
     if output::reader_left() {

@@ -12,7 +12,7 @@ mod script;
 use std::sync::Arc;
 
 use block::{Fault, FaultyDevice, MemoryDevice};
-use crash::Recorder;
+use crash::RequestRecorder;
 use minfs::{File, MountOptions, Sabotage, Volume};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -89,7 +89,7 @@ fn record(seed: u64, sabotage: Sabotage, faults: Vec<Fault>) -> Script {
     let block_size = if random.random() { 512 } else { 4096 };
     let base = new_image(block_size);
     let device = Arc::new(FaultyDevice::new(
-        Recorder::in_memory(MemoryDevice::from_image(&base, block_size)).unwrap(),
+        RequestRecorder::in_memory(MemoryDevice::from_image(&base, block_size)).unwrap(),
         faults,
     ));
     let options = MountOptions { discard: random.random(), sabotage, ..Default::default() };

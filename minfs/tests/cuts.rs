@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use block::{BlockDevice, Fault, FaultyDevice, MemoryDevice};
-use crash::{Flushes, Loss, Recorder, States};
+use crash::{FlushPolicy, LostWrites, RequestRecorder, States};
 use minfs::{File, MkfsOptions, MountOptions, Volume, fsck, mkfs};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -57,7 +57,7 @@ fn bytes_of(volume: &Volume) -> Vec<u8> {
 /// is wrong with what is left.
 fn cut_again(image: &[u8], block_size: u32, change: Change, syncs: bool) -> Result<u64, String> {
     let memory = MemoryDevice::from_image(image, block_size);
-    let device = Arc::new(Recorder::in_memory(memory).unwrap());
+    let device = Arc::new(RequestRecorder::in_memory(memory).unwrap());
     let volume = Volume::mount(device.clone(), &MountOptions::default()).unwrap();
     let shown = bytes_of(&volume);
     let file = volume.open(b"a").unwrap();
@@ -69,11 +69,18 @@ fn cut_again(image: &[u8], block_size: u32, change: Change, syncs: bool) -> Resu
     drop(file);
     volume.unmount().unwrap();
     let before = Arc::new(MemoryDevice::from_image(image, 512));
-    let states = States::new(Arc::new(device.recording()), before, Flushes::Kept);
+    let states = States::new(Arc::new(device.recording()), before, FlushPolicy::Kept);
     let mut random = ChaCha8Rng::seed_from_u64(1);
     let mut tried = 0;
     for instant in 0..=device.now() {
-        for loss in [Loss::All, Loss::Nothing, Loss::One, Loss::AllButOne, Loss::Half, Loss::Half] {
+        for loss in [
+            LostWrites::All,
+            LostWrites::Nothing,
+            LostWrites::One,
+            LostWrites::AllButOne,
+            LostWrites::Half,
+            LostWrites::Half,
+        ] {
             let disk = Arc::new(states.disk(&states.state(instant, loss, &mut random)));
             assert!(fsck(&disk, false).unwrap().is_clean());
             let volume = Volume::mount(disk, &MountOptions::default()).unwrap();
@@ -129,7 +136,8 @@ fn what_a_mount_shows_survives(read_only: bool) {
     let memory = MemoryDevice::new(1 << 20, 512);
     mkfs(&memory, &MkfsOptions { files: Some(4), ..Default::default() }).unwrap();
     let before = Arc::new(MemoryDevice::from_image(&memory.image(), 512));
-    let device = Arc::new(FaultyDevice::new(Recorder::in_memory(memory).unwrap(), Vec::new()));
+    let device =
+        Arc::new(FaultyDevice::new(RequestRecorder::in_memory(memory).unwrap(), Vec::new()));
     let volume = Volume::mount(device.clone(), &MountOptions::default()).unwrap();
     // The process dies after the record has reached the device and before it is flushed.
     let (_, _, flushes) = device.request_counts();
@@ -147,9 +155,9 @@ fn what_a_mount_shows_survives(read_only: bool) {
     let shown = names(&mounted);
     assert_eq!(shown, [b"a"]);
     let recorder = device.inner();
-    let states = States::new(Arc::new(recorder.recording()), before, Flushes::Kept);
+    let states = States::new(Arc::new(recorder.recording()), before, FlushPolicy::Kept);
     let mut random = ChaCha8Rng::seed_from_u64(1);
-    let disk = states.disk(&states.state(recorder.now(), Loss::All, &mut random));
+    let disk = states.disk(&states.state(recorder.now(), LostWrites::All, &mut random));
     assert_eq!(names(&mount(Arc::new(disk))), shown);
 }
 
@@ -158,14 +166,14 @@ fn time_after_a_cut(sync: fn(&File) -> minfs::Result<()>) -> i64 {
     let memory = MemoryDevice::new(1 << 20, 512);
     mkfs(&memory, &MkfsOptions { files: Some(4), ..Default::default() }).unwrap();
     let before = Arc::new(MemoryDevice::from_image(&memory.image(), 512));
-    let device = Arc::new(Recorder::in_memory(memory).unwrap());
+    let device = Arc::new(RequestRecorder::in_memory(memory).unwrap());
     let volume = Volume::mount(device.clone(), &MountOptions::default()).unwrap();
     let file = volume.create(b"a", 0o644).unwrap();
     file.set_attributes(|attributes| attributes.modified_ns = 1234).unwrap();
     sync(&file).unwrap();
-    let states = States::new(Arc::new(device.recording()), before, Flushes::Kept);
+    let states = States::new(Arc::new(device.recording()), before, FlushPolicy::Kept);
     let mut random = ChaCha8Rng::seed_from_u64(1);
-    let disk = states.disk(&states.state(device.now(), Loss::All, &mut random));
+    let disk = states.disk(&states.state(device.now(), LostWrites::All, &mut random));
     let volume = Volume::mount(Arc::new(disk), &MountOptions::default()).unwrap();
     volume.stat(b"a").unwrap().attributes.modified_ns
 }

@@ -321,9 +321,9 @@ fn an_unlinked_open_file_lives_until_it_is_closed() {
 
 #[test]
 fn freed_space_is_discarded_when_asked_and_only_after_its_record_is_durable() {
-    use crash::{Operation, Recorder, Request};
+    use crash::{RecordedRequest, RequestKind, RequestRecorder};
     let memory = MemoryDevice::new(DEVICE_BYTES, 512);
-    let device = Arc::new(Recorder::in_memory(memory).unwrap());
+    let device = Arc::new(RequestRecorder::in_memory(memory).unwrap());
     mkfs(&device, &MkfsOptions::default()).unwrap();
     let options = MountOptions { discard: true, ..Default::default() };
     let volume = Volume::mount(device.clone(), &options).unwrap();
@@ -332,10 +332,10 @@ fn freed_space_is_discarded_when_asked_and_only_after_its_record_is_durable() {
     drop(file);
     volume.unlink(b"a").unwrap();
     let requests = device.recording().log.requests;
-    let at = |wanted: fn(&Request) -> bool| requests.iter().rposition(wanted).unwrap();
-    let discard = at(|one| one.operation == Operation::Discard && one.sectors == 80);
-    let flush = at(|one| one.operation == Operation::Flush);
-    let write = at(|one| one.operation == Operation::Write);
+    let at = |wanted: fn(&RecordedRequest) -> bool| requests.iter().rposition(wanted).unwrap();
+    let discard = at(|one| one.operation == RequestKind::Discard && one.sectors == 80);
+    let flush = at(|one| one.operation == RequestKind::Flush);
+    let write = at(|one| one.operation == RequestKind::Write);
     assert!(write < flush && flush < discard);
 }
 

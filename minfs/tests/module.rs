@@ -19,7 +19,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use block::MemoryDevice;
-use crash::{Instant, Loss};
+use crash::{Instant, LostWrites};
 use harness::{BLOCK_BYTES, Disk, Guest, NEVER, in_guest, number, recorder_of, text};
 use minfs::{MkfsOptions, MountOptions, Volume, fsck, mkfs};
 use rand::SeedableRng;
@@ -143,7 +143,7 @@ fn a_volume_mounted_to_sync_keeps_asynchronous_writes() {
         assert!(guest.ask(&format!("overwrite c 0 {PIECES} 8")));
         let (recorder, mut random) = (disk.recorder(), ChaCha8Rng::seed_from_u64(1));
         let states = states(&base, &recorder);
-        let state = states.state(recorder.now(), Loss::All, &mut random);
+        let state = states.state(recorder.now(), LostWrites::All, &mut random);
         let volume =
             Volume::mount(Arc::new(states.disk(&state)), &MountOptions::default()).unwrap();
         let found = &contents(&volume).unwrap()[b"c".as_slice()];
@@ -294,7 +294,7 @@ fn fail_in(guest: &mut Guest, disk: &Disk, nth: u64) -> bool {
     let was_hit = disk.succeeds.swap(NEVER, Ordering::SeqCst) > NEVER / 2;
     assert!(guest.ask("unmount"));
     let states = states(&base, &recorder);
-    for loss in [Loss::All, Loss::Nothing] {
+    for loss in [LostWrites::All, LostWrites::Nothing] {
         let mut random = ChaCha8Rng::seed_from_u64(nth);
         let device = Arc::new(states.disk(&states.state(recorder.now(), loss, &mut random)));
         assert!(fsck(&device, false).unwrap().is_clean());
@@ -413,7 +413,8 @@ fn share_in(
     let mut instants: Vec<_> = log.iter().map(|told| told.instant).collect();
     instants.extend(announced.iter().map(|one| one.instant).filter(|instant| *instant > first));
     for instant in instants {
-        for loss in [Loss::All, Loss::AllButOne, Loss::Half, Loss::Sectors] {
+        for loss in [LostWrites::All, LostWrites::AllButOne, LostWrites::Half, LostWrites::Sectors]
+        {
             let device = Arc::new(states.disk(&states.state(instant, loss, &mut random)));
             let wrong = |what: &str| format!("seed {seed}, instant {instant}, {loss:?}: {what}");
             let report = fsck(&device, false).map_err(|error| wrong(&error.to_string()))?;

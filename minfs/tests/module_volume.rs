@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use block::{BlockDevice, FileDevice, FileDeviceOptions, MemoryDevice};
-use crash::Loss;
+use crash::LostWrites;
 use harness::{BLOCK_BYTES, Disk, Guest, NEVER, in_guest, in_guest_with, number, recorder_of};
 use minfs::layout::{
     ExtentOnDisk, FLAG_TAIL, KIND_FILE, NO_INODE, SECTOR_BYTES, SLOT_MAGIC, SectorTrailer,
@@ -42,7 +42,7 @@ fn new_disk(bytes: usize) -> (Vec<u8>, Arc<Disk>) {
 fn after_a_cut(image: &[u8], disk: &Disk) -> Volume {
     let (recorder, mut random) = (disk.recorder(), ChaCha8Rng::seed_from_u64(1));
     let states = states(image, &recorder);
-    let state = states.state(recorder.now(), Loss::All, &mut random);
+    let state = states.state(recorder.now(), LostWrites::All, &mut random);
     let device = Arc::new(states.disk(&state));
     assert!(fsck(&*device, false).unwrap().is_clean());
     Volume::mount(device, &MountOptions::default()).unwrap()

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use block::{BlockDevice, Fault, FaultyDevice, FileDevice, FileDeviceOptions, MemoryDevice};
 use common::{MINFS, minfs, succeed};
-use crash::{Flushes, Loss, Recorder, States};
+use crash::{FlushPolicy, LostWrites, RequestRecorder, States};
 use damage::{change, content, flip, mount, newest_slot, slot_offset};
 use minfs::{Error, FsckReport, MkfsOptions, MountOptions, Severity, Volume, fsck, mkfs};
 use rand::{RngExt, SeedableRng};
@@ -359,24 +359,25 @@ fn interrupt_repair(
     faults: Vec<Fault>,
 ) -> Result<u64, String> {
     let base = damaged.image();
-    let recorded = Arc::new(FaultyDevice::new(Recorder::in_memory(damaged).unwrap(), faults));
+    let recorded =
+        Arc::new(FaultyDevice::new(RequestRecorder::in_memory(damaged).unwrap(), faults));
     let report = fsck(&recorded, true).unwrap();
     if !report.is_repaired() {
         return Err(format!("not repaired: {:?}", report.remaining));
     }
     let wanted = contents(recorded.inner().inner());
     let before = Arc::new(MemoryDevice::from_image(&base, 512));
-    let left = States::new(Arc::new(recorded.inner().recording()), before, Flushes::Kept);
+    let left = States::new(Arc::new(recorded.inner().recording()), before, FlushPolicy::Kept);
     let mut states = 0;
     for instant in 0..=recorded.inner().now() {
         for loss in [
-            Loss::All,
-            Loss::Nothing,
-            Loss::One,
-            Loss::AllButOne,
-            Loss::Half,
-            Loss::Sectors,
-            Loss::Sectors,
+            LostWrites::All,
+            LostWrites::Nothing,
+            LostWrites::One,
+            LostWrites::AllButOne,
+            LostWrites::Half,
+            LostWrites::Sectors,
+            LostWrites::Sectors,
         ] {
             let image = left.disk(&left.state(instant, loss, random)).image().unwrap();
             let device = Arc::new(MemoryDevice::from_image(&image, 512));

@@ -7,7 +7,7 @@ use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::time::Duration;
 
 use block::{BlockDevice, MemoryDevice};
-use crash::{Flushes, Instant, Loss, Recorder, States};
+use crash::{FlushPolicy, Instant, LostWrites, RequestRecorder, States};
 use minfs::{MkfsOptions, MountOptions, Volume, fsck, mkfs};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -17,7 +17,7 @@ const THREADS: usize = 6;
 
 /// A medium that takes its time, so that threads meet in its requests.
 struct Slow {
-    inner: Recorder<MemoryDevice>,
+    inner: RequestRecorder<MemoryDevice>,
     flush_time: Duration,
     flushes: AtomicU64,
     /// Called in each flush, after it was recorded.
@@ -26,7 +26,7 @@ struct Slow {
 
 impl Slow {
     fn new(flush_time: Duration) -> Self {
-        let inner = Recorder::in_memory(MemoryDevice::new(DEVICE_BYTES, 512)).unwrap();
+        let inner = RequestRecorder::in_memory(MemoryDevice::new(DEVICE_BYTES, 512)).unwrap();
         mkfs(&inner, &MkfsOptions::default()).unwrap();
         Self { inner, flush_time, flushes: AtomicU64::new(0), in_flush: Box::new(|| ()) }
     }
@@ -139,10 +139,10 @@ fn what_a_sync_acknowledged_survives_a_crash_whichever_thread_flushed() {
         let log = log.into_inner().unwrap();
         assert_eq!(log.len(), THREADS * 12);
         let before = Arc::new(MemoryDevice::new(DEVICE_BYTES, 512));
-        let states = States::new(recording, before, Flushes::Kept);
+        let states = States::new(recording, before, FlushPolicy::Kept);
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         for instant in log.iter().map(|told| told.instant) {
-            for loss in [Loss::All, Loss::AllButOne, Loss::Sectors] {
+            for loss in [LostWrites::All, LostWrites::AllButOne, LostWrites::Sectors] {
                 let device = Arc::new(states.disk(&states.state(instant, loss, &mut random)));
                 assert!(fsck(&device, false).unwrap().is_clean());
                 let volume = mount(device);

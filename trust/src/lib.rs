@@ -16,6 +16,8 @@
 //!
 //! Must not know: what the files are for.
 
+#![warn(missing_docs)]
+
 pub mod complaint;
 mod directory;
 pub mod elf;

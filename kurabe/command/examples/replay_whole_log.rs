@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crash::{
-    FlushPolicy, Log, Operation, Recording, SECTOR_BYTES, Stale, State, StateOptions, States,
+    CrashState, FlushPolicy, Log, Recording, RequestKind, SECTOR_BYTES, Stale, StateOptions, States,
 };
 use serde_json::Value;
 
@@ -68,14 +68,14 @@ fn run(result: &Path, count: usize, image: &Path, check: &str) {
 }
 
 /// Writes everything that the state has into a new image, in the order in which it arrived.
-fn replay(recording: &Recording, state: &State, path: &Path) {
+fn replay(recording: &Recording, state: &CrashState, path: &Path) {
     let _ = fs::remove_file(path);
     let image = File::create(path).expect("IMAGE can be made");
     image.set_len(recording.log.sectors * SECTOR_BYTES).expect("there is room");
     let mut bytes = Vec::new();
-    let arrived = |request: &&crash::Request| request.arrived <= state.instant;
+    let arrived = |request: &&crash::RecordedRequest| request.arrived <= state.instant;
     for (number, request) in recording.log.requests.iter().take_while(arrived).enumerate() {
-        if request.operation == Operation::Flush {
+        if request.operation == RequestKind::Flush {
             continue;
         }
         bytes.resize((request.sectors * SECTOR_BYTES) as usize, 0);

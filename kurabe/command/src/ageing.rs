@@ -10,7 +10,7 @@ use trial::stop::StopFlag;
 use trust::Directory;
 use workloads::age;
 
-use crate::exit::{self, Failure};
+use crate::exit::{self, Failure, refused};
 use crate::request::flags::AgeArgs;
 use crate::terminal::{note, print};
 
@@ -21,7 +21,6 @@ fn scratch() -> Result<Scratch, Failure> {
     Scratch::make(&own, &ledger).map_err(Failure::broken)
 }
 
-/// `kurabe age`.
 pub fn age(args: &AgeArgs) -> Result<u8, Failure> {
     let Some(profile) = &args.profile else {
         for (notation, summary) in age::profiles() {
@@ -32,9 +31,7 @@ pub fn age(args: &AgeArgs) -> Result<u8, Failure> {
     let age = age::Age::parse(profile).map_err(Failure::refused)?;
     let here = Path::new(".");
     let size_bytes = match &args.size {
-        Some(text) => {
-            parse_size(text).map_err(|error| Failure::refused(format!("--size: {error}")))?
-        }
+        Some(text) => parse_size(text).map_err(refused("--size"))?,
         None => {
             let found = rustix::fs::statvfs(here).map_err(Failure::broken)?;
             found.f_blocks.saturating_mul(found.f_frsize)

@@ -30,7 +30,6 @@ const WORST_FIRST: [u8; 3] = [exit::GATE_FAILS, exit::TRIAL_FAILED, exit::GATE_I
 /// The question by whose answers the control fails.
 const CONTROL_QUESTION: &str = "fsync-then-read";
 
-/// `kurabe coherence`.
 pub fn coherence(args: &CoherenceArgs) -> Result<u8, Failure> {
     let refused = |problem: String| Failure::refused(format!("CONTENDER: {problem}"));
     let studies = studies(&args.contenders).map_err(refused)?;

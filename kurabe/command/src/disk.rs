@@ -18,18 +18,17 @@ use lab::quantity::size_text;
 use lab::record::ModelledDisk;
 use rustix::fs::OFlags;
 use rustix::process::{Pid, PidfdFlags, Signal};
-use trial::device::{Attached, DeviceRequest, Site, attach};
+use trial::device::{AttachSite, Attached, DeviceRequest, attach};
 use trial::host_proc::HostProc;
 use trial::ledger::{self, Ledger};
 use trial::scratch::{Occupied, Scratch};
 use trial::stop::StopFlag;
 use trust::Directory;
 
-use crate::exit::{self, Failure};
+use crate::exit::{self, Failure, broken, refused};
 use crate::request::flags::DiskAction;
 use crate::terminal::{note, print};
 
-/// `kurabe disk`.
 pub fn disk(action: &DiskAction) -> Result<u8, Failure> {
     match action {
         DiskAction::Profiles { name: None } => list(),
@@ -78,8 +77,7 @@ fn named(words: &str) -> Result<DiskProfile, Failure> {
         let names = names.join(", ");
         return Err(Failure::refused(format!("there is no profile '{name}'; there are {names}")));
     };
-    DiskProfile::read(found.kind, bare)
-        .map_err(|problem| Failure::refused(format!("'{words}': {problem}")))
+    DiskProfile::read(found.kind, bare).map_err(refused(format_args!("'{words}'")))
 }
 
 fn parameters(words: &str) -> Result<u8, Failure> {
@@ -198,8 +196,7 @@ fn serve(disk: &str, trace: Option<&Path>) -> Result<u8, Failure> {
     // Found out before anything is made, not when the trace is complete.
     let mut output = trace.map(create).transpose()?;
     let stop = StopFlag::on_signals().map_err(Failure::broken)?;
-    let own = Directory::own()
-        .map_err(|refused| Failure::refused(format!("kurabe's own directory: {refused}")))?;
+    let own = Directory::own().map_err(refused("kurabe's own directory"))?;
     let left = ledger::clean(&own).map_err(Failure::broken)?;
     left.left.iter().for_each(|line| note(&format!("left by an earlier run: {line}")));
     let own = Arc::new(own);
@@ -235,7 +232,7 @@ fn served(
 ) -> Result<u8, Failure> {
     let occupied = Occupied::enter(&scratch.path()).map_err(Failure::broken)?;
     let host = HostProc::open().map_err(Failure::broken)?;
-    let site = Site { scratch: &occupied, host: &host, stop };
+    let site = AttachSite { scratch: &occupied, host: &host, stop };
     let mut attached = attach(device, true, &site).map_err(Failure::broken)?;
     if trace.is_some() {
         attached.keep_trace().map_err(Failure::broken)?;
@@ -253,7 +250,7 @@ fn served(
         && let Some((mut kept, lost)) = attached.trace().map_err(Failure::broken)?
     {
         let copied = io::copy(&mut kept, output).and_then(|_| output.sync_all());
-        copied.map_err(|error| Failure::broken(format!("the trace: {error}")))?;
+        copied.map_err(broken("the trace"))?;
         if lost > 0 {
             note(&format!("the trace is not whole: {lost} requests found no room"));
         }
@@ -300,8 +297,7 @@ fn server_of(device: &Path) -> Result<Option<OwnedFd>, Failure> {
             device.display()
         )));
     };
-    let own = Directory::own()
-        .map_err(|refused| Failure::refused(format!("kurabe's own directory: {refused}")))?;
+    let own = Directory::own().map_err(refused("kurabe's own directory"))?;
     let holder = ledger::holder_of_loop(&own, index).map_err(Failure::broken)?;
     let Some(holder) = holder.and_then(|pid| Pid::from_raw(pid as i32)) else { return Ok(None) };
     let Ok(process) = rustix::process::pidfd_open(holder, PidfdFlags::empty()) else {
@@ -356,7 +352,7 @@ fn write(
     let Some(path) = path else { return Ok(()) };
     let mut file = BufWriter::new(create(path)?);
     let written = act(&mut file).and_then(|()| file.flush());
-    written.map_err(|error| Failure::broken(format!("{}: {error}", path.display())))
+    written.map_err(broken(path.display()))
 }
 
 fn replay_on(path: &Path, words: &str, output: Option<&Path>) -> Result<u8, Failure> {

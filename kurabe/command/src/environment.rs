@@ -13,7 +13,7 @@ use lab::spec::{Device, TrialSpec};
 use lab::study::Study;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use trial::device::Progress;
+use trial::device::FillProgress;
 use trial::stop::StopFlag;
 
 use self::dry_run::DryRunReport;
@@ -77,7 +77,7 @@ pub fn of(study: &Study) -> Result<Box<dyn Environment>, Failure> {
     }
     match study.hosts() {
         [] => {}
-        [host] => return Ok(Box::new(ssh::Host::connect(host, &study.output)?)),
+        [host] => return Ok(Box::new(ssh::SshHost::connect(host, &study.output)?)),
         hosts => return Ok(Box::new(machines::Machines::connect(hosts, &study.output)?)),
     }
     Ok(if study.contenders.iter().any(|contender| contender.environment.guest().is_some()) {
@@ -113,12 +113,11 @@ pub struct Examined {
 
 /// What an environment is prepared for.
 pub struct Preparation<'a> {
-    /// The study.
     pub study: &'a Study,
     /// Ends it, and everything that follows.
     pub stop: &'a StopFlag,
     /// Hears how far the device is filled.
-    pub filled: &'a mut dyn FnMut(Progress),
+    pub filled: &'a mut dyn FnMut(FillProgress),
     /// Tells the user something.
     pub say: &'a dyn Fn(&str),
     /// The trial that comes first on a device.
@@ -143,7 +142,6 @@ pub struct Ready {
     pub ageing_ns: u64,
 }
 
-/// How an environment ended.
 #[derive(Default)]
 pub struct Ended {
     /// What could not be given back, a line each.

@@ -10,7 +10,6 @@ use crate::terminal;
 
 /// Everything was carried out, and every gate holds.
 pub const OK: u8 = 0;
-/// A trial failed.
 pub const TRIAL_FAILED: u8 = 1;
 /// Wrong use, or refused; nothing was touched.
 pub const REFUSED: u8 = 2;
@@ -56,7 +55,6 @@ pub fn of_study(records: &[Record], analysis: &Analysis, gates: &[Gate]) -> u8 {
 /// An error with its exit code.
 #[derive(Debug)]
 pub struct Failure {
-    /// The exit code.
     pub code: u8,
     /// What is wrong, naming the place, the value and the next step.
     pub message: String,
@@ -78,4 +76,14 @@ impl Failure {
         terminal::note(&format!("kurabe: {}", self.message));
         self.code
     }
+}
+
+/// A refusal of something, with its error.
+pub fn refused<E: fmt::Display>(what: impl fmt::Display) -> impl FnOnce(E) -> Failure {
+    move |error| Failure::refused(format!("{what}: {error}"))
+}
+
+/// Something that could not be carried out, with its error.
+pub fn broken<E: fmt::Display>(what: impl fmt::Display) -> impl FnOnce(E) -> Failure {
+    move |error| Failure::broken(format!("{what}: {error}"))
 }

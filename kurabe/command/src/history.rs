@@ -13,7 +13,7 @@ use report::table::{Cell, Table};
 use serde_json::{Map, Value, json};
 use trust::file::write;
 
-use crate::exit::{self, Failure};
+use crate::exit::{self, Failure, refused};
 use crate::presentation::check_target;
 use crate::presentation::progress::TerminalStyle;
 use crate::request::flags::HistoryArgs;
@@ -37,7 +37,6 @@ struct Series {
     values: BTreeMap<usize, (f64, Option<(f64, f64)>)>,
 }
 
-/// `kurabe history`.
 pub fn history(args: &HistoryArgs) -> Result<u8, Failure> {
     for path in [&args.export_bencher, &args.export_otava].into_iter().flatten() {
         check_target(path)?;
@@ -70,8 +69,7 @@ pub fn history(args: &HistoryArgs) -> Result<u8, Failure> {
 /// The results of one study in a directory: of the one that was named, or of the only one.
 fn read_all(args: &HistoryArgs) -> Result<(String, Vec<ResultSource>), Failure> {
     let directory = &args.directory;
-    let listed = std::fs::read_dir(directory)
-        .map_err(|error| Failure::refused(format!("{}: {error}", directory.display())))?;
+    let listed = std::fs::read_dir(directory).map_err(refused(directory.display()))?;
     let mut paths: Vec<PathBuf> = listed.filter_map(|entry| Some(entry.ok()?.path())).collect();
     paths.retain(|path| path.join(PLAN_FILE).is_file());
     paths.sort();

@@ -20,14 +20,12 @@ use crate::terminal::{note, print, rough};
 use lab::quantity::parse_duration;
 use lab::study_file;
 
-/// `kurabe file-systems`.
 pub fn file_systems() -> Result<u8, Failure> {
     let rows = filesystem::all();
     list(rows.iter().map(|one| (one.name, one.summary, filesystem::missing(one))).collect());
     Ok(exit::OK)
 }
 
-/// `kurabe layers`.
 pub fn layers() -> Result<u8, Failure> {
     print("Over the directory of a file system, written in front of it (gocryptfs over ext4):\n");
     list(upper::all().iter().map(|one| (one.name, one.summary, upper::lacks(one))).collect());
@@ -71,7 +69,6 @@ fn list(rows: Vec<(&str, &str, Vec<String>)>) {
     }
 }
 
-/// `kurabe studies`.
 pub fn studies(name: Option<&str>) -> Result<u8, Failure> {
     match name {
         Some(name) => {
@@ -122,7 +119,6 @@ fn describe(bundled: &studies::Bundled) -> String {
     shown
 }
 
-/// `kurabe doctor`.
 pub fn doctor() -> Result<u8, Failure> {
     print(&trial::doctor::examine().to_string());
     Ok(exit::OK)
@@ -186,7 +182,6 @@ fn acceleration(machine: &GuestMachine) -> &'static str {
     }
 }
 
-/// `kurabe clean`.
 pub fn clean(guests: bool, aged: bool) -> Result<u8, Failure> {
     let own = Directory::own().map_err(|refused| Failure::broken(refused.to_string()))?;
     if guests {

@@ -22,7 +22,6 @@ use progress::TerminalStyle;
 pub struct Presentation {
     /// What the terminal can show.
     pub look: TerminalStyle,
-    /// The files.
     pub exports: Exports,
     /// Whether the terminal shows the details too.
     verbose: bool,
@@ -123,7 +122,6 @@ impl Exports {
         Exports { json: file(&self.json), csv: file(&self.csv), markdown: file(&self.markdown) }
     }
 
-    /// Writes all of them.
     pub fn write(&self, source: &ResultSource) -> Result<(), Refused> {
         let ResultSource { plan, records, analysis, facts, .. } = source;
         if let Some(path) = &self.json {

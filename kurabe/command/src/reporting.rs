@@ -12,14 +12,13 @@ use report::source::ResultSource;
 use trust::Directory;
 use trust::file::write;
 
-use crate::exit::{self, Failure};
+use crate::exit::{self, Failure, refused};
 use crate::power_failures::crash;
 use crate::presentation::page::{page, publication};
 use crate::presentation::{Presentation, check_target};
 use crate::request::flags::ReportArgs;
 use crate::{shards, terminal};
 
-/// `kurabe report`.
 pub fn report(args: &ReportArgs) -> Result<u8, Failure> {
     if let Some(path) = &args.html {
         check_target(path)?;
@@ -142,8 +141,7 @@ fn side_by_side(args: &ReportArgs, presentation: &Presentation) -> Result<u8, Fa
     if let Some(why) = across.nothing_in_common() {
         return Err(Failure::refused(why));
     }
-    across.gates = gates::judge(&across, &args.gate)
-        .map_err(|problem| Failure::refused(format!("--gate: {problem}")))?;
+    across.gates = gates::judge(&across, &args.gate).map_err(refused("--gate"))?;
     if let Some(path) = &args.html {
         write(path, report::across::page(&across).as_bytes()).map_err(Failure::broken)?;
     }
@@ -189,8 +187,8 @@ fn refuse_the_same_twice(directories: &[PathBuf]) -> Result<(), Failure> {
 
 /// Writes pictures into a directory, which is made where it is missing.
 fn write_pictures(directory: &Path, pictures: Vec<(String, String)>) -> Result<(), Failure> {
-    let directory = Directory::open_or_make(directory, 0o755)
-        .map_err(|refused| Failure::refused(format!("directory for pictures: {refused}")))?;
+    let directory =
+        Directory::open_or_make(directory, 0o755).map_err(refused("directory for pictures"))?;
     for (name, picture) in pictures {
         directory.replace(name, picture.as_bytes(), 0o644).map_err(Failure::broken)?;
     }

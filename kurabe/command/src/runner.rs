@@ -35,7 +35,6 @@ pub trait Executor {
         on_event: &mut dyn FnMut(&Event),
     ) -> Vec<Record>;
 
-    /// Runs one trial.
     fn execute(&mut self, spec: &TrialSpec, on_event: &mut dyn FnMut(&Event)) -> Record {
         let mut records = self.run(std::slice::from_ref(spec), None, on_event);
         records.pop().expect("one trial yields one record")
@@ -44,7 +43,6 @@ pub trait Executor {
 
 /// Sees what happens.
 pub trait Observer {
-    /// A trial begins.
     fn trial_begins(&mut self, position: &Position<'_>);
     /// A trial said something.
     fn event(&mut self, event: &Event);
@@ -58,7 +56,6 @@ pub trait Observer {
 
 /// Where in the plan a trial stands.
 pub struct Position<'a> {
-    /// The trial.
     pub spec: &'a TrialSpec,
     /// Trials that ended so far, in this session and before.
     pub trials_done: usize,
@@ -88,7 +85,6 @@ impl Position<'_> {
     }
 }
 
-/// [`Position::rounds`].
 fn rounds(plan: &Plan, trials_expected: usize) -> (usize, usize) {
     let warmup = plan.blocks.iter().filter(|block| block.warmup).count();
     let of_round = plan.blocks.first().map_or(1, |block| block.trials.len()).max(1);

@@ -44,9 +44,7 @@ pub struct Session {
     pub spent_before: Duration,
     /// The facts of the last session before, or null.
     pub facts: Value,
-    /// The result.
     pub writer: ResultWriter,
-    /// How to show it.
     pub presentation: Presentation,
     /// What the user is told before the first trial.
     pub notes: Vec<String>,
@@ -193,7 +191,7 @@ impl Session {
         // What is refused prints nothing else before.
         let headlines = RefCell::new(self.headlines());
         progress.step("dry run");
-        let mut filled = |fill: device::Progress| {
+        let mut filled = |fill: device::FillProgress| {
             headlines.take().iter().for_each(|line| progress.say(line));
             // The budget is a bound on everything, and the filling alone can take longer.
             if is_spent() && fill.done_bytes < fill.total_bytes {

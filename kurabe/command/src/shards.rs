@@ -23,7 +23,7 @@ use trust::{Directory, Refused};
 use vocabulary::path::UserPath;
 use vocabulary::words::{counted, list};
 
-use crate::exit::{self, Failure};
+use crate::exit::{self, Failure, refused};
 use crate::power_failures::crash_shards::{self, name_of, new_directory};
 use crate::presentation::Presentation;
 use crate::request::default_directory;
@@ -43,7 +43,6 @@ const COPY_BYTES_MAX: u64 = 1 << 30;
 const DIRECTORY_MODE: u32 = 0o755;
 const FILE_MODE: u32 = 0o644;
 
-/// `kurabe shard`.
 pub fn shard(args: &ShardArgs) -> Result<u8, Failure> {
     let of = args.shards;
     if !(1..=SHARDS_MAX).contains(&of) {
@@ -142,7 +141,6 @@ pub fn run(args: &RunArgs) -> Result<u8, Failure> {
 /// What a merged result holds.
 #[derive(Debug, Serialize, Deserialize)]
 struct Joined {
-    /// Name of the study.
     name: String,
     /// The directories of the shards within it, in the order of their numbers.
     shards: Vec<String>,
@@ -153,7 +151,6 @@ struct Joined {
     comparisons: serde_json::Value,
 }
 
-/// `kurabe merge`.
 pub fn merge(args: &MergeArgs) -> Result<u8, Failure> {
     if crash_shards::is_one(&args.shards[0]) {
         let out = args.out.clone().unwrap_or_else(|| default_directory("crash-merged"));
@@ -177,8 +174,7 @@ pub fn merge(args: &MergeArgs) -> Result<u8, Failure> {
     };
     let name = first.plan.study.name.clone();
     // It may be another user's words.
-    check_name(&name)
-        .map_err(|problem| Failure::refused(format!("the study's name: {problem}")))?;
+    check_name(&name).map_err(refused("the study's name"))?;
     let out = args.out.clone().unwrap_or_else(|| default_directory(&format!("{name}-merged")));
     let directory = new_directory(&out)?;
     let mut joined =

@@ -272,7 +272,7 @@ fn a_study_has_the_verdict_beside_its_times() {
 }
 
 #[test]
-fn a_load_of_kurabes_own_knows_what_it_made_durable() {
+fn a_workload_of_kurabes_own_knows_what_it_made_durable() {
     if !root() {
         return;
     }

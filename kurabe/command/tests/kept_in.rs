@@ -142,7 +142,7 @@ fn sources(directory: &Path, into: &mut Vec<PathBuf>) {
 }
 
 #[test]
-fn the_crate_of_loads_makes_commands_in_listed_functions_only() {
+fn the_crate_of_workloads_makes_commands_in_listed_functions_only() {
     let source = root().join("kurabe/workloads/src");
     let mut files = Vec::new();
     sources(&source, &mut files);

@@ -456,7 +456,7 @@ fn a_server_that_does_not_start_says_why() {
 }
 
 #[test]
-fn loads_that_are_too_large_are_refused_with_both_sizes() {
+fn workloads_that_are_too_large_are_refused_with_both_sizes() {
     let room = "the device has 67108864 bytes (64M)";
     let program = [("p.obj", "Command { 9000.times { New(1M); }; }")];
     refused(&program, &["ext4"], &["--objects", "p.obj"], &["objects take at once", "94", room]);
@@ -661,7 +661,7 @@ fn a_tool_that_dies_is_recorded_with_its_words_and_the_others_go_on() {
 }
 
 #[test]
-fn a_plan_is_told_for_every_load_and_nothing_is_touched() {
+fn a_plan_is_told_for_every_workload_and_nothing_is_touched() {
     let site = Site::new();
     fs::write(site.work().join("p.obj"), PROGRAM).unwrap();
     for (flags, says) in [

@@ -96,7 +96,7 @@ fn a_printed_study_equals_its_flags() {
 }
 
 #[test]
-fn a_study_file_holds_several_loads_and_the_flags_override_it() {
+fn a_study_file_holds_several_workloads_and_the_flags_override_it() {
     let two = Two::new();
     let study = format!(
         "name = 'several'\n\

@@ -36,7 +36,7 @@ fn files(site: &Site) {
 }
 
 #[test]
-fn relative_paths_of_loads_start_from_the_users_directory() {
+fn relative_paths_of_workloads_start_from_the_users_directory() {
     if !root() {
         return;
     }

@@ -96,7 +96,7 @@ fn a_quick_profile_in_guests_has_its_fewest_blocks_and_no_budget_of_this_machine
 }
 
 #[test]
-fn a_figure_that_no_load_reports_is_refused_at_its_line() {
+fn a_figure_that_no_workload_reports_is_refused_at_its_line() {
     let site = Site::new();
     let text = "contenders = ['dir:/tmp']\n[[workload]]\nname = 'load'\ncommand = 'true'\n\
                 [[published]]\ntitle = 't'\nhere = { workload = 'load', metric = 'tine' }\n\

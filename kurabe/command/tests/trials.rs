@@ -444,7 +444,7 @@ fn a_kurabe_that_runs_is_left_alone_by_a_cleaning() {
 
 /// Loading the program is no part of a cold run.
 #[test]
-fn the_loads_program_is_warm_where_caches_are_cold() {
+fn the_workloads_program_is_warm_where_caches_are_cold() {
     if !root() {
         return;
     }

@@ -38,7 +38,7 @@ fn after<'a>(text: &'a str, word: &str) -> Vec<&'a str> {
 }
 
 #[test]
-fn everything_of_the_load_is_the_users_and_nothing_else_is() {
+fn everything_of_the_workload_is_the_users_and_nothing_else_is() {
     if !root() {
         return;
     }
@@ -176,7 +176,7 @@ fn no_descriptor_of_the_caller_is_inherited() {
 }
 
 #[test]
-fn the_load_has_no_terminal() {
+fn the_workload_has_no_terminal() {
     let site = Site::new();
     let output = site.home().join("output");
     let flags = ["--output", output.to_str().unwrap()];
@@ -266,7 +266,7 @@ fn root_as_the_user_changes_nothing() {
 }
 
 #[test]
-fn loads_of_kurabes_own_run_as_the_user() {
+fn workloads_of_kurabes_own_run_as_the_user() {
     if !root() {
         return;
     }
@@ -304,7 +304,7 @@ fn loads_of_kurabes_own_run_as_the_user() {
 /// A kurabe in a directory that only root can pass, as in root's home, and one that only root may
 /// execute, as it is built under umask 077.
 #[test]
-fn a_load_of_kurabes_own_runs_as_a_user_who_cannot_reach_kurabe() {
+fn a_workload_of_kurabes_own_runs_as_a_user_who_cannot_reach_kurabe() {
     if !root() {
         return;
     }
@@ -336,7 +336,7 @@ fn a_load_of_kurabes_own_runs_as_a_user_who_cannot_reach_kurabe() {
 
 /// The runner, the trial in its namespaces and the workload as another user are three processes.
 #[test]
-fn who_is_believed_by_the_runner_is_believed_by_the_trial_and_its_load() {
+fn who_is_believed_by_the_runner_is_believed_by_the_trial_and_its_workload() {
     if !root() {
         return;
     }
@@ -361,7 +361,7 @@ fn who_is_believed_by_the_runner_is_believed_by_the_trial_and_its_load() {
 }
 
 #[test]
-fn a_load_cannot_write_what_is_not_given_to_it() {
+fn a_workload_cannot_write_what_is_not_given_to_it() {
     if !root() {
         return;
     }
@@ -376,7 +376,7 @@ fn a_load_cannot_write_what_is_not_given_to_it() {
 /// The directory of a turn lies in one of root's, so that no command of root's or of a later turn can be
 /// led elsewhere.
 #[test]
-fn a_load_cannot_exchange_the_directory_of_its_turn() {
+fn a_workload_cannot_exchange_the_directory_of_its_turn() {
     if !root() {
         return;
     }
@@ -411,7 +411,7 @@ fn programs_are_warmed_by_the_user() {
 
 /// What is shown or kept of another user's workload comes through a pipe.
 #[test]
-fn a_load_holds_no_file_of_roots() {
+fn a_workload_holds_no_file_of_roots() {
     if !root() {
         return;
     }
@@ -446,7 +446,7 @@ fn daemonise(seconds: &str) -> String {
 }
 
 #[test]
-fn what_a_load_leaves_running_ends_with_its_trial() {
+fn what_a_workload_leaves_running_ends_with_its_trial() {
     if !root() {
         return;
     }

@@ -85,10 +85,6 @@ impl CrashedDisk {
     }
 
     /// All of its bytes.
-    ///
-    /// # Errors
-    ///
-    /// What lies below cannot be read.
     pub fn image(&self) -> io::Result<Vec<u8>> {
         let mut image = vec![0; self.len() as usize];
         self.read_at(&mut image, 0).map(|()| image)

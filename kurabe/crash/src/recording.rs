@@ -27,7 +27,6 @@ const DEVICES_MAX: usize = 16;
 /// A place in the order of everything that was recorded, from 1.
 pub type Instant = u64;
 
-/// What a request asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RequestKind {
@@ -41,10 +40,8 @@ pub enum RequestKind {
     Flush,
 }
 
-/// One request.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RecordedRequest {
-    /// What was asked for.
     pub operation: RequestKind,
     /// First sector; for a flush that of the device that was flushed.
     pub sector: u64,
@@ -52,7 +49,6 @@ pub struct RecordedRequest {
     pub sectors: u64,
     /// First sector of its bytes in the recording's file. Grows with the arrival.
     pub data_sector: u64,
-    /// When it arrived.
     pub arrived: Instant,
     /// When it was replied to; absent when it failed or was still in flight at the end.
     pub replied: Option<Instant>,
@@ -69,7 +65,6 @@ pub struct RecordedRequest {
 /// Something that the workload said to be durable.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Acknowledgement {
-    /// When it was received.
     pub instant: Instant,
     /// The same in ns since the recording began.
     pub received_ns: u64,
@@ -77,10 +72,8 @@ pub struct Acknowledgement {
     pub text: Line,
 }
 
-/// What was recorded.
 #[derive(Debug)]
 pub struct Recording {
-    /// What happened.
     pub log: Log,
     /// The bytes of all writes; what was zeroed is a hole.
     pub data: Arc<File>,
@@ -89,9 +82,7 @@ pub struct Recording {
 impl Recording {
     /// A recording that was kept: what happened, and the file with the bytes.
     ///
-    /// # Errors
-    ///
-    /// What in it cannot be: a request outside of the device or of the file, instants out of order.
+    /// Errors: what in it cannot be: a request outside of the device or of the file, instants out of order.
     pub fn open(log: Log, data: File) -> Result<Recording, String> {
         let firsts: Vec<u64> = [&[0][..], &log.further[..], &[log.sectors][..]].concat();
         let is_apart = firsts.is_sorted_by(|one, next| one < next);
@@ -245,9 +236,7 @@ impl<D: BlockDevice> RequestRecorder<D> {
 
     /// Records in memory.
     ///
-    /// # Errors
-    ///
-    /// There is no memory for it.
+    /// Errors: there is no memory for it.
     pub fn in_memory(inner: D) -> io::Result<RequestRecorder<D>> {
         let data = rustix::fs::memfd_create("recording", rustix::fs::MemfdFlags::CLOEXEC)?;
         Ok(RequestRecorder::new(inner, data.into()))
@@ -267,7 +256,6 @@ impl<D: BlockDevice> RequestRecorder<D> {
         log.acknowledgements.push(Acknowledgement { instant, received_ns, text: text.into() });
     }
 
-    /// The instant that was reached.
     pub fn now(&self) -> Instant {
         self.log().end
     }

@@ -8,7 +8,6 @@
 pub struct Reduction<T> {
     /// The lost parts of which none can be left out, or as far as the tries went.
     pub lost: Vec<T>,
-    /// States that were tried.
     pub tried: usize,
     /// Whether every part of `lost` was shown to be needed.
     pub is_minimal: bool,

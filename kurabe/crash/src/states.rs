@@ -32,7 +32,6 @@ pub enum FlushPolicy {
     Without(Instant),
 }
 
-/// Which states.
 #[derive(Debug, Clone, Copy)]
 pub struct StateOptions {
     /// Earliest cut: from here on the workload ran.
@@ -52,7 +51,6 @@ pub struct Lost {
     pub request: usize,
     /// First lost sector within it.
     pub first: u64,
-    /// Sectors lost.
     pub sectors: u64,
 }
 
@@ -70,15 +68,11 @@ pub struct CrashState {
 /// What is lost of the writes that are not durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LostWrites {
-    /// All of them.
     All,
-    /// Nothing.
     Nothing,
     /// Each by a coin.
     Half,
-    /// One of them.
     One,
-    /// All but one.
     AllButOne,
     /// The beginning or the end of one, and each other by a coin.
     Torn,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use block::{BlockDevice, MemoryDevice};
 use crash::{
-    CrashState, Disk, FlushPolicy, Lost, LostWrites, Recording, RequestRecorder, Stale,
+    CrashState, CrashedDisk, FlushPolicy, Lost, LostWrites, Recording, RequestRecorder, Stale,
     StateOptions, States, reduce,
 };
 use rand::SeedableRng;
@@ -88,7 +88,7 @@ fn record(protocol: Protocol, entries: u64) -> Arc<Recording> {
 }
 
 /// Whether all that was acknowledged is there, and nothing that the head names is torn.
-fn holds(disk: &Disk, acknowledged: usize) -> bool {
+fn holds(disk: &CrashedDisk, acknowledged: usize) -> bool {
     let mut head = [0; 512];
     disk.read_at(&mut head, 0).unwrap();
     let count = u64::from_le_bytes(head[..8].try_into().unwrap());
@@ -296,7 +296,7 @@ fn two_disks_have_the_same_bytes_outside_of_the_ranges_in_which_they_differ() {
         }
     }
     let states = States::new(Arc::new(device.recording()), before(), FlushPolicy::Kept);
-    let mut last: Option<Disk> = None;
+    let mut last: Option<CrashedDisk> = None;
     let (mut differed, mut shared) = (0, 0);
     for (number, state) in states.choose(&options(60, 7)).iter().enumerate() {
         let disk = states.disk(state);

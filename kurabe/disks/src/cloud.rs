@@ -49,7 +49,6 @@ impl Bucket {
     }
 }
 
-/// The volume.
 pub struct Cloud {
     operations: Bucket,
     bytes: Bucket,

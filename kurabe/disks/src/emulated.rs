@@ -55,22 +55,18 @@ struct State {
 /// How late replies were.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReplyLateness {
-    /// Replies.
     pub replies: u64,
     /// Half were not later, in ns.
     pub p50_ns: u64,
     /// All but one of a hundred were not.
     pub p99_ns: u64,
-    /// The latest.
     pub max_ns: u64,
 }
 
 impl<D: BlockDevice> Emulated<D> {
     /// The profile's disk in front of `inner`, of which that is a slice.
     ///
-    /// # Errors
-    ///
-    /// The slice does not fit on the disk.
+    /// Errors: the slice does not fit on the disk.
     pub fn new(inner: D, profile: DiskProfile) -> Result<Emulated<D>, ProfileError> {
         let (disk, placed) = profile.disk(inner.len())?;
         let state = State {

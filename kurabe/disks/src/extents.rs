@@ -14,7 +14,6 @@ pub struct Extents {
 }
 
 impl Extents {
-    /// Bytes in all.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -75,7 +74,6 @@ impl Extents {
         self.by_start.get(&start).map(|&(end, _)| start..end)
     }
 
-    /// From the oldest on.
     pub fn oldest(&self) -> impl Iterator<Item = Range<u64>> {
         self.by_age.values().map(|&start| start..self.by_start[&start].0)
     }

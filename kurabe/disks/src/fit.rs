@@ -43,16 +43,10 @@ const REVOLUTION_NS: std::ops::Range<f64> = 3.75e6..17.2e6;
 /// Revolutions per minute that disks are made with.
 const USUAL_RPM: [f64; 7] = [4200.0, 5400.0, 5700.0, 5900.0, 7200.0, 10_000.0, 15_000.0];
 
-/// What is measured.
 pub trait FitTarget {
-    /// Its size in bytes.
     fn size_bytes(&self) -> u64;
 
     /// Carries requests out, `depth` at a time, and says when each was asked and answered, in ns.
-    ///
-    /// # Errors
-    ///
-    /// What the device says.
     fn run(&mut self, depth: usize, requests: Vec<ModelRequest>) -> io::Result<Vec<RequestTimes>>;
 
     /// Asks for nothing.
@@ -77,7 +71,6 @@ impl FitTarget for (VirtualHost, u64) {
 /// Why there is no profile.
 #[derive(Debug)]
 pub enum FitError {
-    /// The device failed.
     Device(io::Error),
     /// What was measured is not a hard disk's.
     NoHardDisk(String),
@@ -100,9 +93,7 @@ impl From<ProfileError> for FitError {
 /// A profile, and how good it is.
 #[derive(Debug)]
 pub struct Fitted {
-    /// The file.
     pub text: String,
-    /// The same.
     pub profile: DiskProfile,
     /// What was measured of the disk, and what the profile gives for it.
     pub figures: Vec<FitFigure>,
@@ -120,7 +111,6 @@ impl FitFigure {
 pub struct FitFigure {
     /// What it is, with its unit.
     pub name: &'static str,
-    /// Of the disk.
     pub measured: f64,
     /// Of the profile, in virtual time.
     pub modelled: f64,
@@ -128,9 +118,7 @@ pub struct FitFigure {
 
 /// Measures a disk, which loses its contents, and fits a profile of this name. `report` is told what comes next.
 ///
-/// # Errors
-///
-/// The device fails, or is no hard disk.
+/// Errors: the device fails, or is no hard disk.
 pub fn fit(
     target: &mut dyn FitTarget,
     name: &str,

@@ -145,7 +145,6 @@ impl Translation {
     }
 }
 
-/// The disk.
 pub struct Flash {
     settings: Settings,
     translation: Translation,

@@ -118,7 +118,6 @@ struct Stream {
     limit: u64,
 }
 
-/// The disk.
 pub struct HardDisk {
     settings: Settings,
     geometry: Geometry,
@@ -130,7 +129,6 @@ pub struct HardDisk {
     asked_ns: u64,
     /// Not begun: behind a flush, or more than the queue takes.
     incoming: VecDeque<Command>,
-    /// For the head.
     queue: Vec<Command>,
     /// Writes for which the cache has no room.
     waiting: VecDeque<Command>,
@@ -167,7 +165,6 @@ struct Counters {
 }
 
 impl HardDisk {
-    /// A disk with these parameters.
     pub fn new(of: &Parameters, seed: u64) -> HardDisk {
         let shingles = (of.get("shingle_band_mib") > 0.0).then(|| Shingles::new(of));
         let hidden_bytes = shingles.as_ref().map_or(0, Shingles::cache_bytes);

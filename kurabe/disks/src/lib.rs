@@ -20,7 +20,7 @@ mod hard;
 mod models;
 mod picture;
 pub mod profile;
-mod random;
+pub mod random;
 pub mod replay;
 #[allow(unsafe_code)]
 mod sys;
@@ -35,7 +35,6 @@ pub use tracer::{Traced, Tracer};
 /// What a request asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DiskOperation {
-    /// Bytes.
     Read,
     /// Bytes to keep.
     Write,
@@ -45,10 +44,8 @@ pub enum DiskOperation {
     Discard,
 }
 
-/// One request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ModelRequest {
-    /// What is asked for.
     pub operation: DiskOperation,
     /// Where on the slice it begins, in bytes; 0 for a flush.
     pub offset: u64,
@@ -57,27 +54,22 @@ pub struct ModelRequest {
 }
 
 impl ModelRequest {
-    /// A read.
     pub fn read(offset: u64, length: u64) -> ModelRequest {
         ModelRequest { operation: DiskOperation::Read, offset, length }
     }
 
-    /// A write.
     pub fn write(offset: u64, length: u64) -> ModelRequest {
         ModelRequest { operation: DiskOperation::Write, offset, length }
     }
 
-    /// A flush.
     pub fn flush() -> ModelRequest {
         ModelRequest { operation: DiskOperation::Flush, offset: 0, length: 0 }
     }
 
-    /// A discard.
     pub fn discard(offset: u64, length: u64) -> ModelRequest {
         ModelRequest { operation: DiskOperation::Discard, offset, length }
     }
 
-    /// Where it ends.
     pub fn end(&self) -> u64 {
         self.offset + self.length
     }

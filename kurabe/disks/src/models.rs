@@ -9,9 +9,7 @@ use crate::profile::{DiskKind, DiskProfile, Placed, ProfileError};
 impl DiskProfile {
     /// The disk, of which a device of `length` bytes is a slice.
     ///
-    /// # Errors
-    ///
-    /// The slice is larger than the disk.
+    /// Errors: the slice is larger than the disk.
     pub fn disk(&self, length: u64) -> Result<(Box<dyn DiskModel>, Placed), ProfileError> {
         let placed = self.placed(length)?;
         let disk: Box<dyn DiskModel> = match self.kind {

@@ -10,7 +10,6 @@ use crate::trace::TraceEntry;
 
 /// Columns of time. When they are full, two become one.
 const COLUMNS: usize = 240;
-/// Rows of position.
 const ROWS: usize = 96;
 /// The width of a column at first.
 const COLUMN_NS: u64 = 1_000_000;
@@ -28,7 +27,6 @@ enum Purpose {
 /// Bytes of each purpose: read, written.
 type Bytes = [[u64; 2]; 3];
 
-/// What happened in one column.
 #[derive(Clone)]
 struct Column {
     rows: Vec<Bytes>,
@@ -55,7 +53,6 @@ impl Column {
     }
 }
 
-/// The picture.
 pub struct TracePicture {
     device_bytes: u64,
     column_ns: u64,
@@ -103,7 +100,6 @@ impl TracePicture {
         }
     }
 
-    /// The ranges of the journal.
     pub fn journal(&self) -> &[Range<u64>] {
         &self.journal
     }
@@ -139,7 +135,6 @@ impl TracePicture {
         &mut self.columns[at]
     }
 
-    /// Adds a request.
     pub fn add(&mut self, entry: &TraceEntry) {
         let TraceEntry { arrived_ns, replied_ns, ref request, .. } = *entry;
         let row = (u128::from(request.offset) * ROWS as u128 / u128::from(self.device_bytes.max(1)))

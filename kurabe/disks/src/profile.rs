@@ -30,12 +30,10 @@ static BUNDLED: &[(&str, &str)] = &[
 /// Parts of a slice that is spread over more than itself are so long.
 const CHUNK_BYTES: u64 = 16 << 20;
 
-/// What a profile is of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DiskKind {
     /// A disk that turns.
     Hard,
-    /// Flash.
     Flash,
     /// A volume with credits.
     Cloud,
@@ -138,16 +136,12 @@ impl Placed {
     }
 }
 
-/// A model of a disk.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DiskProfile {
     /// By which it is chosen.
     pub name: String,
-    /// What it is of.
     pub title: String,
-    /// Its model.
     pub kind: DiskKind,
-    /// The values.
     pub parameters: Parameters,
     /// Where each comes from.
     pub sources: BTreeMap<String, String>,
@@ -174,9 +168,7 @@ pub fn names(kind: DiskKind) -> Vec<String> {
 impl DiskProfile {
     /// Reads what stands behind the colon of a layer.
     ///
-    /// # Errors
-    ///
-    /// There is no such profile or parameter, or a value is out of its range.
+    /// Errors: there is no such profile or parameter, or a value is out of its range.
     pub fn read(kind: DiskKind, words: &str) -> Result<DiskProfile, ProfileError> {
         let mut parts = words.split(',');
         let name = parts.next().unwrap_or_default();
@@ -199,9 +191,7 @@ impl DiskProfile {
 
     /// The profile with what `words` change of it, `WORD=VALUE,...`, which may be empty.
     ///
-    /// # Errors
-    ///
-    /// There is no such parameter, or a value is out of its range.
+    /// Errors: there is no such parameter, or a value is out of its range.
     pub fn changed(mut self, words: &str) -> Result<DiskProfile, ProfileError> {
         if !words.is_empty() {
             self.words = format!("{},{words}", self.name);
@@ -278,9 +268,7 @@ impl DiskProfile {
 
     /// Reads a profile's file; `place` is what messages call it.
     ///
-    /// # Errors
-    ///
-    /// The file is no TOML, a parameter is missing, unknown, without a source or out of its range.
+    /// Errors: the file is no TOML, a parameter is missing, unknown, without a source or out of its range.
     pub fn parse(text: &str, place: &str) -> Result<DiskProfile, ProfileError> {
         let table: toml::Table =
             text.parse().map_err(|problem| ProfileError(format!("{place}: {problem}")))?;
@@ -349,9 +337,7 @@ impl DiskProfile {
 
     /// Where a slice of `length` bytes lies.
     ///
-    /// # Errors
-    ///
-    /// It is larger than the disk, or than its extent.
+    /// Errors: it is larger than the disk, or than its extent.
     pub fn placed(&self, length: u64) -> Result<Placed, ProfileError> {
         let capacity = self.parameters.capacity_bytes();
         let about = |bytes: u64| size_text(bytes >> 20 << 20);
@@ -401,9 +387,7 @@ impl DiskProfile {
 
     /// The words that make a bundled profile this one, slice and seed apart, so that a layer can take it.
     ///
-    /// # Errors
-    ///
-    /// The rates are not at equal distances.
+    /// Errors: the rates are not at equal distances.
     pub fn as_words(&self) -> Result<String, ProfileError> {
         let base = bundled().find(|one| one.kind == self.kind).expect("each kind has a profile");
         let mut words = base.name;

@@ -1,6 +1,5 @@
 //! Numbers that follow from a seed: the generator SplitMix64 by Steele, Lea and Flood (2014).
 
-/// The generator.
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 
@@ -15,6 +14,11 @@ impl Random {
         bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         bits ^ (bits >> 31)
+    }
+
+    /// Below `end`.
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.bits() % end
     }
 
     /// From 0 up to but not including 1.

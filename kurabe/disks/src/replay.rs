@@ -83,9 +83,7 @@ impl Validity {
 
 /// Replays a trace on a profile's disk.
 ///
-/// # Errors
-///
-/// The traced device does not fit on the disk.
+/// Errors: the traced device does not fit on the disk.
 pub fn replay(trace: &Trace, profile: &DiskProfile) -> Result<Replayed, ProfileError> {
     let (mut disk, placed) = profile.disk(trace.device_bytes)?;
     let count = trace.entries.len();

@@ -66,10 +66,6 @@ unsafe impl Send for Ring {}
 impl Ring {
     /// Follows tracepoints, by their numbers, on a processor, once [`Ring::begin`] says so: those events that `filter`
     /// lets through. `pages` is a power of two.
-    ///
-    /// # Errors
-    ///
-    /// What the kernel says.
     pub fn new(
         processor: u32,
         tracepoints: &[u64],
@@ -102,11 +98,6 @@ impl Ring {
         Ok(ring)
     }
 
-    /// Begins to follow.
-    ///
-    /// # Errors
-    ///
-    /// What the kernel says.
     pub fn begin(&self) -> io::Result<()> {
         self.events.iter().try_for_each(|event| {
             // SAFETY: this request takes no argument.
@@ -148,10 +139,6 @@ impl Ring {
     }
 
     /// How many events the kernel counted and did not deliver, for want of room or otherwise, once all was taken.
-    ///
-    /// # Errors
-    ///
-    /// What the kernel says.
     pub fn lost(&self) -> io::Result<u64> {
         let mut counted = 0;
         for event in &self.events {

@@ -24,11 +24,8 @@ pub const KEPT_BYTES_MAX: usize = 256 << 20;
 /// One request and its reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TraceEntry {
-    /// When it arrived.
     pub arrived_ns: u64,
-    /// When it was answered.
     pub replied_ns: u64,
-    /// What it was.
     pub request: ModelRequest,
     /// Whether the file system said that it is metadata. A modelled disk is not told.
     pub metadata: bool,
@@ -96,7 +93,6 @@ impl TraceRecorder {
         (self.requests, self.dropped)
     }
 
-    /// Begins the picture again.
     pub fn begin_picture(&mut self, at_ns: u64) {
         let journal = self.picture.journal().to_vec();
         (self.picture, self.origin_ns) = (TracePicture::new(self.device_bytes, journal), at_ns);
@@ -112,11 +108,6 @@ impl TraceRecorder {
         self.picture.to_json()
     }
 
-    /// Writes the file.
-    ///
-    /// # Errors
-    ///
-    /// What writing says.
     pub fn write_to(&self, out: &mut dyn Write) -> io::Result<()> {
         out.write_all(MAGIC)?;
         out.write_all(&self.device_bytes.to_le_bytes())?;
@@ -160,10 +151,8 @@ fn encode(bytes: &mut Vec<u8>, before: &mut Before, entry: &TraceEntry) {
     }
 }
 
-/// A trace that was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trace {
-    /// Size of the device.
     pub device_bytes: u64,
     /// In the order of arrival.
     pub entries: Vec<TraceEntry>,
@@ -177,9 +166,7 @@ fn broken(at: usize, what: &str) -> io::Error {
 impl Trace {
     /// Reads a file.
     ///
-    /// # Errors
-    ///
-    /// It is no trace, or is cut off, and where.
+    /// Errors: it is no trace, or is cut off, and where.
     pub fn read(input: &mut dyn Read) -> io::Result<Trace> {
         let mut bytes = Vec::new();
         input.read_to_end(&mut bytes)?;
@@ -224,10 +211,6 @@ impl Trace {
     }
 
     /// Writes the file, in the order of arrival.
-    ///
-    /// # Errors
-    ///
-    /// What writing says.
     pub fn write_to(&self, out: &mut dyn Write) -> io::Result<()> {
         let (mut bytes, mut before) = (Vec::new(), Before::default());
         for entry in &self.entries {
@@ -239,10 +222,6 @@ impl Trace {
     }
 
     /// Writes a table with a heading.
-    ///
-    /// # Errors
-    ///
-    /// What writing says.
     pub fn write_csv(&self, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "arrived_ns,replied_ns,operation,offset_bytes,length_bytes,metadata")?;
         for TraceEntry { arrived_ns, replied_ns, request, metadata } in &self.entries {
@@ -261,10 +240,6 @@ impl Trace {
 
     /// Writes what `blkparse` and `btt` read: for each request a queue, an issue and a completion event
     /// of `struct blk_io_trace` (`linux/blktrace_api.h`), in the order of time.
-    ///
-    /// # Errors
-    ///
-    /// What writing says.
     pub fn write_blktrace(&self, out: &mut dyn Write) -> io::Result<()> {
         const MAGIC_AND_VERSION: u32 = 0x6561_7400 | 7;
         const QUEUE: u32 = 1;

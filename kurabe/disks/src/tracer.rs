@@ -60,9 +60,7 @@ impl Tracer {
     /// request is kept, otherwise only what the picture of all shows. `go_first` is for the thread that reads: a busy
     /// machine would let the rings fill, and it reads for less than a millisecond at a time.
     ///
-    /// # Errors
-    ///
-    /// What the kernel has not, or does not allow.
+    /// Errors: what the kernel has not, or does not allow.
     pub fn begin(
         node: &Path,
         size_bytes: u64,
@@ -107,10 +105,6 @@ impl Tracer {
     }
 
     /// Ends it: what it saw, with the requests written to `file`, where there is one.
-    ///
-    /// # Errors
-    ///
-    /// What writing says.
     pub fn end(self, file: Option<File>) -> Result<Traced, String> {
         self.is_over.store(true, Ordering::Release);
         let (requests, lost) = self.thread.join().expect("following events does not panic");
@@ -184,7 +178,6 @@ fn tracefs() -> io::Result<OwnedFd> {
     Ok(rustix::mount::fsmount(context.as_fd(), flags, MountAttrFlags::empty())?)
 }
 
-/// The processors that are online.
 fn processors() -> io::Result<Vec<u32>> {
     let text = fs::read_to_string("/sys/devices/system/cpu/online")?;
     let range = |text: &str| {
@@ -197,7 +190,6 @@ fn processors() -> io::Result<Vec<u32>> {
     })
 }
 
-/// What happened to a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RequestEventKind {
     Issued,
@@ -310,7 +302,6 @@ fn operation(words: &[u8]) -> Option<(DiskOperation, Marks)> {
     Some((operation, Marks { metadata: has(b'M'), durable: has(b'F') }))
 }
 
-/// One event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Seen {
     time_ns: u64,

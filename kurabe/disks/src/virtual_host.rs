@@ -4,14 +4,13 @@ use std::collections::BinaryHeap;
 use std::{cmp::Reverse, ops::Range};
 
 use crate::profile::Placed;
+use crate::random::Random;
 use crate::{DiskKind, DiskModel, DiskProfile, DiskReply, ModelRequest, ProfileError};
 
 /// A disk and the time.
 pub struct VirtualHost {
-    /// The disk.
     pub disk: Box<dyn DiskModel>,
     placed: Placed,
-    /// The time.
     pub now_ns: u64,
     next_id: u64,
 }
@@ -45,9 +44,7 @@ impl VirtualHost {
 
     /// With a slice of a profile's disk.
     ///
-    /// # Errors
-    ///
-    /// The slice is larger than the disk.
+    /// Errors: the slice is larger than the disk.
     pub fn of(profile: &DiskProfile, length: u64) -> Result<VirtualHost, ProfileError> {
         let (disk, placed) = profile.disk(length)?;
         Ok(VirtualHost { disk, placed, now_ns: 0, next_id: 0 })
@@ -99,21 +96,8 @@ impl VirtualHost {
     }
 }
 
-/// Numbers that follow from a seed: xorshift of 64 bits (Marsaglia 2003).
-pub struct Numbers(pub u64);
-
-impl Numbers {
-    /// The next one, below `end`.
-    pub fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % end
-    }
-}
-
 /// `count` places of `length` bytes on a device, anywhere.
 pub fn scattered(seed: u64, count: usize, size: u64, length: u64) -> Vec<u64> {
-    let mut numbers = Numbers(seed * 2 + 1);
-    (0..count + 8).map(|_| numbers.below(size / length) * length).skip(8).collect()
+    let mut random = Random::new(seed);
+    (0..count).map(|_| random.below(size / length) * length).collect()
 }

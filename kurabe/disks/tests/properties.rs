@@ -1,22 +1,23 @@
 //! What holds for every profile and any requests.
 
-use disks::virtual_host::{Numbers, RequestTimes, VirtualHost, mean};
+use disks::random::Random;
+use disks::virtual_host::{RequestTimes, VirtualHost, mean};
 use disks::{DiskKind, DiskOperation, DiskProfile, ModelRequest, profile};
 
 const LENGTH: u64 = 1 << 30;
 
 fn any(seed: u64, count: usize) -> Vec<ModelRequest> {
-    let mut numbers = Numbers(seed * 2 + 1);
+    let mut random = Random::new(seed);
     let mut at = 0;
     (0..count + 8)
         .map(|_| {
-            let length = [512, 4096, 65_536, 1 << 20][numbers.below(4) as usize];
-            if numbers.below(3) > 0 {
-                at = numbers.below((LENGTH - length) / 512) * 512;
+            let length = [512, 4096, 65_536, 1 << 20][random.below(4) as usize];
+            if random.below(3) > 0 {
+                at = random.below((LENGTH - length) / 512) * 512;
             }
             let offset = at.min(LENGTH - length);
             at = offset + length;
-            match numbers.below(16) {
+            match random.below(16) {
                 0 => ModelRequest::flush(),
                 1 => ModelRequest::discard(offset, length),
                 2..8 => ModelRequest::read(offset, length),
@@ -110,10 +111,10 @@ fn parts_of_sectors_are_read_before_they_are_written() {
 fn a_shingled_disk_slows_down_when_its_cache_is_full() {
     let words = "shingled,shingle_cache_gib=0.0625,shingle_band_mib=16,destage_idle_ms=60000";
     let mut host = VirtualHost::new(DiskKind::Hard, words, LENGTH);
-    let mut numbers = Numbers(9);
+    let mut random = Random::new(9);
     let mut write = |host: &mut VirtualHost| {
         let writes = (0..150)
-            .map(|_| ModelRequest::write(numbers.below(LENGTH / 131_072) * 131_072, 131_072));
+            .map(|_| ModelRequest::write(random.below(LENGTH / 131_072) * 131_072, 131_072));
         let times = host.run(1, 0, writes.collect::<Vec<_>>());
         (times[149].end - times[0].start) as f64 / 150e6
     };
@@ -143,9 +144,9 @@ fn flash_slows_down_when_the_quick_part_is_used_up_and_when_it_must_clean() {
     let quick = rate(part(0, 200));
     let slow = rate(part(300, 900));
     assert!(quick > 1.05 * slow, "{quick} {slow}");
-    let mut numbers = Numbers(5);
+    let mut random = Random::new(5);
     let random: Vec<_> = (0..400_000)
-        .map(|_| ModelRequest::write(numbers.below(LENGTH / 4096) * 4096, 4096))
+        .map(|_| ModelRequest::write(random.below(LENGTH / 4096) * 4096, 4096))
         .collect();
     let cleaning = rate(random);
     assert!(cleaning < 0.7 * slow, "{slow} {cleaning}");

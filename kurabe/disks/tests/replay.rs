@@ -1,7 +1,8 @@
 //! A recorded trace on other disks.
 
+use disks::random::Random;
 use disks::trace::{Trace, TraceEntry};
-use disks::virtual_host::{Numbers, VirtualHost};
+use disks::virtual_host::VirtualHost;
 use disks::{DiskKind, DiskProfile, ModelRequest, replay::replay};
 
 const LENGTH: u64 = 1 << 30;
@@ -9,12 +10,12 @@ const LENGTH: u64 = 1 << 30;
 /// A trace of `depth` threads on a disk.
 fn recorded(kind: DiskKind, words: &str, depth: usize, count: usize, flushes: bool) -> Trace {
     let mut host = VirtualHost::new(kind, words, LENGTH);
-    let mut numbers = Numbers(11);
+    let mut random = Random::new(11);
     let requests: Vec<_> = (0..count)
         .map(|at| match at % 3 {
             2 if flushes => ModelRequest::flush(),
-            0 => ModelRequest::read(numbers.below(LENGTH / 4096) * 4096, 4096),
-            _ => ModelRequest::write(numbers.below(LENGTH / 4096) * 4096, 4096),
+            0 => ModelRequest::read(random.below(LENGTH / 4096) * 4096, 4096),
+            _ => ModelRequest::write(random.below(LENGTH / 4096) * 4096, 4096),
         })
         .collect();
     let times = host.run(depth, 50_000, requests.clone());

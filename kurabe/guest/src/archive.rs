@@ -47,7 +47,6 @@ pub struct ArchiveContents(BTreeMap<PathBuf, Entry>);
 const LINKS_MAX: usize = 40;
 
 impl ArchiveContents {
-    /// Adds an empty directory.
     pub fn add_directory(&mut self, path: &str) {
         let mut at = PathBuf::new();
         for name in Path::new(path) {
@@ -159,7 +158,6 @@ impl ArchiveContents {
         })
     }
 
-    /// Writes the archive.
     pub fn write(&self, output: &mut impl Write) -> io::Result<()> {
         const DIRECTORY: u32 = 0o040_000;
         const LINK: u32 = 0o120_777;

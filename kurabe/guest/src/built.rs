@@ -88,13 +88,11 @@ impl Supplies {
 pub struct BuildSite<'a> {
     /// As `uname -r` says it.
     pub(crate) release: &'a Release,
-    /// The kernel's package.
     pub(crate) kernel: &'a Package,
     /// Where packages are taken from when nothing is to be fetched.
     pub(crate) packages: Option<&'a Path>,
     /// An empty directory.
     pub(crate) work: &'a Path,
-    /// Where the modules go.
     pub(crate) modules: PathBuf,
     /// Where everything else goes, as it is to lie in the guest.
     pub(crate) files: PathBuf,
@@ -103,7 +101,6 @@ pub struct BuildSite<'a> {
 }
 
 impl BuildSite<'_> {
-    /// Builds a module.
     pub(crate) fn build(&mut self, recipe: &Recipe) -> Result<(), Error> {
         (recipe.build)(self)?;
         if !recipe.source.is_empty() {
@@ -285,7 +282,6 @@ impl BuildSite<'_> {
         names_in(directory).unwrap_or_default()
     }
 
-    /// What a package needs.
     pub fn dependencies(&self, package: &Path) -> Result<Vec<Dependency>, Error> {
         packages::dependencies(package)
     }

@@ -60,7 +60,6 @@ impl Console {
         locked(&self.state).ready
     }
 
-    /// The last sign of life.
     pub fn last_sign(&self) -> Instant {
         locked(&self.state).last_sign
     }

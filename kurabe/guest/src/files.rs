@@ -12,9 +12,7 @@ use crate::{Error, program};
 /// made by descriptor and exclusively, so that it stays in `directory` and overwrites nothing, its own
 /// source least of all.
 ///
-/// # Errors
-///
-/// `below` is not a relative path of plain names, or is taken; the source is not a trusted regular file.
+/// Errors: `below` is not a relative path of plain names, or is taken; the source is not a trusted regular file.
 pub fn copy_below(source: &Path, directory: &Path, below: &Path) -> Result<(), Error> {
     let names: Option<Vec<_>> = below
         .components()

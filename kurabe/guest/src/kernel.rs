@@ -13,7 +13,6 @@ const NEWEST: &str = "linux-image-amd64";
 const PREFIX: &str = "linux-image-";
 const SUFFIX: &str = "-amd64";
 
-/// A kernel by its notation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kernel {
     /// `debian`: the newest of the package source in use.

@@ -51,12 +51,10 @@ pub enum Error {
     /// Something is missing or wrong; the text says what, and the next step.
     #[error("{0}")]
     Refused(String),
-    /// What the system said.
     #[error("{what}: {error}")]
     System {
         /// What was tried, with the path.
         what: String,
-        /// The error.
         error: io::Error,
     },
     /// A file that a stranger can change.

@@ -42,7 +42,6 @@ impl KernelFacts {
 pub struct Built {
     /// Name of the part, after its content.
     pub id: String,
-    /// Its name.
     pub module: String,
     /// Name of the kernel's part.
     pub kernel: String,
@@ -66,7 +65,6 @@ pub struct ImageLock {
     pub place: String,
     /// The kernel's part.
     pub kernel: KernelFacts,
-    /// What was built for it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub built: Vec<Built>,
     /// The packages of this machine whose files are in it.

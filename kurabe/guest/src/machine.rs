@@ -48,7 +48,6 @@ const LOOK_MAX: Duration = Duration::from_secs(1);
 pub enum Acceleration {
     /// This machine's processor.
     Kvm,
-    /// An emulated one.
     Tcg,
 }
 
@@ -61,12 +60,10 @@ impl fmt::Display for Acceleration {
     }
 }
 
-/// The hardware of a guest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GuestMachine {
     /// What carries out its instructions.
     pub acceleration: Acceleration,
-    /// Processors.
     pub cpus: usize,
     /// Memory in bytes: all that it can ever take.
     pub memory_bytes: u64,
@@ -140,10 +137,8 @@ impl Patience {
     }
 }
 
-/// How a guest ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GuestExit {
-    /// The end.
     pub end: GuestEnd,
     /// From its start until a command could run; absent when none could.
     pub boot: Option<Duration>,
@@ -305,9 +300,7 @@ fn code_of(status: Option<ExitStatus>) -> Option<u8> {
 impl Guest {
     /// The command's input and output.
     ///
-    /// # Panics
-    ///
-    /// When they were taken already.
+    /// Panics: When they were taken already.
     pub fn take_pipes(&mut self) -> (ChildStdin, ChildStdout) {
         let input = self.child.stdin.take().expect("the input is taken once");
         (input, self.child.stdout.take().expect("the output is taken once"))

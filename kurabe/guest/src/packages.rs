@@ -9,12 +9,9 @@ use serde::{Deserialize, Serialize};
 use crate::files::{files_below, text_of};
 use crate::{Error, program};
 
-/// A Debian package.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Package {
-    /// Its name.
     pub name: String,
-    /// Its version.
     pub version: String,
     /// SHA-256 of its file; absent of one that is installed on this machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -32,7 +29,6 @@ pub struct Fetched {
 /// What another package needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dependency {
-    /// Its name.
     pub name: String,
     /// Where no other will do.
     pub version: Option<String>,

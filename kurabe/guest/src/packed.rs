@@ -33,7 +33,6 @@ pub struct PackedFile {
 pub struct Needs {
     /// Programs by their names or paths; what is not installed is left out.
     pub programs: Vec<String>,
-    /// Other files.
     pub files: Vec<PathBuf>,
     /// Modules that its kernel has to have been asked for.
     pub kernel_modules: Vec<String>,

@@ -50,7 +50,6 @@ pub fn output(words: &[&str], directory: Option<&Path>) -> Result<Vec<u8>, Error
     Err(Error::Refused(format!("'{what}' ended with {}: {complaint}", output.status)))
 }
 
-/// [`output`] as text.
 pub fn text(words: &[&str]) -> Result<String, Error> {
     Ok(String::from_utf8_lossy(&output(words, None)?).into_owned())
 }

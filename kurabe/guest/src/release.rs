@@ -20,9 +20,7 @@ pub struct Release(String);
 impl Release {
     /// Checks a release.
     ///
-    /// # Errors
-    ///
-    /// It is longer than 64 bytes, does not begin with a digit, or has other characters than letters,
+    /// Errors: it is longer than 64 bytes, does not begin with a digit, or has other characters than letters,
     /// digits and `._+~-`.
     pub fn parse(text: &str) -> Result<Release, Error> {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "._+~-".contains(c);
@@ -37,7 +35,6 @@ impl Release {
         )))
     }
 
-    /// The text.
     pub fn as_str(&self) -> &str {
         &self.0
     }

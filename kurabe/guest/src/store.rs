@@ -64,7 +64,6 @@ pub struct Image {
 }
 
 impl Image {
-    /// What it was made of.
     pub fn lock(&self) -> &ImageLock {
         &self.lock
     }

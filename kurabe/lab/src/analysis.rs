@@ -86,14 +86,12 @@ impl Analysis {
 pub enum ComparisonRow<'a> {
     /// A contender against the baseline.
     Comparison(&'a Comparison),
-    /// A check of a contender.
     Check(CheckRow<'a>),
 }
 
 /// What the records say of one workload.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct WorkloadAnalysis {
-    /// Its name.
     pub workload: String,
     /// Counted blocks of which at least one trial ended.
     pub blocks: u32,
@@ -136,7 +134,6 @@ impl WorkloadAnalysis {
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ContenderAnalysis {
-    /// Label.
     pub label: String,
     /// Counted trials that ended by themselves, without those of a block that was not finished.
     pub trials: usize,
@@ -177,14 +174,11 @@ pub struct ContenderAnalysis {
 /// What the trials of one contender say of one figure.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MetricAnalysis {
-    /// Its name.
     pub name: String,
-    /// Its unit.
     pub unit: Unit,
     /// Where it lies among the workload's figures.
     #[serde(default, skip_serializing_if = "Axes::is_empty")]
     pub axes: Axes,
-    /// The samples' summary.
     pub summary: SampleSummary,
 }
 
@@ -192,11 +186,8 @@ pub struct MetricAnalysis {
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PhaseDevice {
-    /// The phase.
     pub phase: Phase,
-    /// Bytes read.
     pub read_bytes: f64,
-    /// Bytes written.
     pub written_bytes: f64,
     /// Flush requests; absent where the kernel counts none.
     pub flushes: Option<f64>,
@@ -205,15 +196,11 @@ pub struct PhaseDevice {
 /// What the statistics say of a contender and the baseline. The element of `comparisons.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
-    /// Name of the workload.
     pub workload: String,
-    /// Label of the contender.
     pub contender: String,
-    /// Label of the baseline.
     pub baseline: String,
     /// What is compared: `time`, or a figure of the workload.
     pub metric: String,
-    /// Its unit.
     pub unit: Unit,
     /// Whether it is one of those for which the study's error rate is promised, all of them
     /// together. The others are exploratory: each workload's have a correction of their own.
@@ -236,7 +223,6 @@ pub struct Comparison {
     /// The contender's trials that are far slower than its others, where there are some.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slow: Option<Slow>,
-    /// The baseline's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub baseline_slow: Option<Slow>,
     /// How many of the smallest and of the largest ratios were set aside for the ratio.
@@ -247,7 +233,6 @@ pub struct Comparison {
     /// p value of "the ratio is 1", adjusted by Holm over the contenders.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p_adjusted: Option<f64>,
-    /// The verdict.
     pub verdict: Verdict,
 }
 

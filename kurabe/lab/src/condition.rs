@@ -27,14 +27,11 @@ use vocabulary::suggestion::unknown;
 use crate::quantity::{parse_duration, parse_percent};
 use crate::record::DURABILITY;
 
-/// A condition.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Condition {
     /// A contender's cost over the baseline's, or in cells of a fio matrix over the raw device's.
     Ratio {
-        /// Label of the contender.
         label: String,
-        /// The comparison.
         operator: Operator,
         /// The bound, positive.
         bound: f64,
@@ -42,19 +39,9 @@ pub enum Condition {
         cells: Option<Cells>,
     },
     /// A metric of a contender that is a time.
-    Time {
-        /// Label of the contender.
-        label: String,
-        /// Name of the metric.
-        metric: String,
-        /// The comparison.
-        operator: Operator,
-        /// The bound in ns.
-        bound_ns: u64,
-    },
+    Time { label: String, metric: String, operator: Operator, bound_ns: u64 },
     /// A contender is the best or the worst.
     Extreme {
-        /// Label of the contender.
         label: String,
         /// Whether the best is meant.
         fastest: bool,
@@ -67,7 +54,6 @@ pub enum Condition {
     Agreement {
         /// Name of the one workload.
         one: String,
-        /// Name of the other.
         other: String,
         /// By how much at most they differ.
         margin: f64,
@@ -86,11 +72,9 @@ pub enum Condition {
         /// By how much at most they differ.
         margin: f64,
     },
-    /// A check held.
     Check {
         /// Labels of the contenders; each of them is meant.
         labels: Vec<String>,
-        /// Name of the check.
         check: String,
     },
 }
@@ -98,7 +82,6 @@ pub enum Condition {
 /// Of how many cells of a fio matrix a condition has to hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cells {
-    /// Of every one.
     Every,
     /// Of one at least.
     Some,
@@ -108,7 +91,6 @@ pub enum Cells {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum GateOutcome {
-    /// It holds.
     Holds,
     /// It does not.
     Fails,
@@ -119,7 +101,6 @@ pub enum GateOutcome {
 }
 
 impl GateOutcome {
-    /// The outcome in words.
     pub fn words(self) -> &'static str {
         match self {
             GateOutcome::Holds => "holds",
@@ -130,14 +111,11 @@ impl GateOutcome {
     }
 }
 
-/// What became of one gate.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Gate {
     /// The condition as written.
     pub gate: String,
-    /// Name of the workload.
     pub workload: String,
-    /// What becomes of it.
     pub outcome: GateOutcome,
     /// The numbers, where the tables have not got them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -147,13 +125,9 @@ pub struct Gate {
 /// How a ratio has to stand to its bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operator {
-    /// At most the bound.
     AtMost,
-    /// Below the bound.
     Below,
-    /// At least the bound.
     AtLeast,
-    /// Above the bound.
     Above,
 }
 
@@ -230,7 +204,6 @@ fn check_of(text: &str) -> Option<&str> {
     (is_parted && !name.is_empty()).then_some(name)
 }
 
-/// Reads a condition.
 pub fn parse(text: &str) -> Result<Condition, ConditionError> {
     let mut reader = Reader { text, at: 0 };
     reader.skip_blanks();

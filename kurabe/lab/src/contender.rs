@@ -21,7 +21,6 @@ mod stored;
 /// What the notation has to know about a file system, or about a store.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Known {
-    /// Its name.
     pub name: &'static str,
     /// Whether it is a store: the topmost part of a stack, on which object programs run.
     pub is_store: bool,
@@ -43,7 +42,6 @@ impl Known {
         all
     }
 
-    /// A store of this name.
     pub const fn store(name: &'static str) -> Known {
         Known { name, is_store: true, flags: "", paths: "" }
     }
@@ -64,7 +62,7 @@ impl Known {
 
 /// One storage stack to compare.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "stored::Contender")]
+#[serde(try_from = "stored::StoredContender")]
 pub struct Contender {
     /// The name in tables and on the command line; unique in a study.
     pub label: String,
@@ -81,8 +79,7 @@ pub struct Contender {
     /// Which profiles there are is for who ages it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub aged: Option<String>,
-    /// Where it runs.
-    #[serde(skip_serializing_if = "Environment::is_this_machine")]
+    #[serde(skip_serializing_if = "EnvironmentSpec::is_this_machine")]
     pub environment: EnvironmentSpec,
 }
 

@@ -23,9 +23,7 @@ pub struct DeviceName {
 pub enum Base {
     /// What is made for the study.
     Made {
-        /// Its kind.
         kind: String,
-        /// Size in bytes.
         size_bytes: u64,
         /// The directory in which it lies, when one is named.
         directory: Option<PathBuf>,

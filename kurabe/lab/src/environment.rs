@@ -6,16 +6,13 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum EnvironmentSpec {
-    /// This machine.
     #[default]
     ThisMachine,
     /// A guest, by its notation, which is booted for each trial.
     Guest(String),
     /// Several guests of one kind that share the contender's disk, and a network that is theirs alone.
     Guests {
-        /// The notation of each.
         guest: String,
-        /// How many there are.
         nodes: u32,
         /// Whether all work in one directory, on the same files, in the place of one for each.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -27,7 +24,6 @@ pub enum EnvironmentSpec {
     Hosts {
         /// As ssh(1) is told them.
         hosts: Vec<String>,
-        /// As of guests.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         same_files: bool,
     },
@@ -122,12 +118,10 @@ impl EnvironmentSpec {
         }
     }
 
-    /// Whether it is this machine.
     pub fn is_this_machine(&self) -> bool {
         *self == EnvironmentSpec::ThisMachine
     }
 
-    /// The notation of the guest.
     pub fn guest(&self) -> Option<&str> {
         match self {
             EnvironmentSpec::Guest(guest) | EnvironmentSpec::Guests { guest, .. } => Some(guest),

@@ -7,30 +7,24 @@ use crate::record::Phase;
 use crate::reported::Reported;
 use crate::slice::RunRecord;
 
-/// One line.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub enum Event {
-    /// A phase begins.
     Phase {
-        /// Which.
         phase: Phase,
     },
     /// Something worth showing meanwhile: what is waited for, how far a workload has come.
     Status {
-        /// A short text.
         text: String,
     },
     /// The workload acknowledges something, while one of several nodes is about to be killed, or was.
     Acknowledged {
-        /// The line.
         text: String,
     },
     /// The trial waits for its first turn: everything that comes before the measured run is done.
     Ready,
     /// One of several nodes waits for the others, until it is told [`TrialCommand::Go`].
     Meet {
-        /// Where all meet.
         at: NodeBarrier,
     },
     /// What a trial made on a real disk. Only this may be wiped when the trial dies.
@@ -40,17 +34,14 @@ pub enum Event {
     },
     /// A turn is over, and everything is ready for another one.
     Slice {
-        /// What it cost.
         slice: Box<RunRecord>,
     },
     /// The trial's process cannot go on and yields no record.
     Error {
-        /// Why.
         message: String,
     },
     /// The trial is over.
     Record {
-        /// What it yielded.
         record: Reported,
     },
 }
@@ -115,7 +106,6 @@ pub struct DiskMark {
     pub kind: String,
     /// Its UUID, empty of what has none. Absent where the workload makes it, whose UUID nobody knows
     /// beforehand: then any.
-    #[serde(default)]
     pub uuid: Option<String>,
 }
 
@@ -138,10 +128,7 @@ pub enum TrialCommand {
     /// All nodes have met.
     Go,
     /// Another node is dead, which is certain.
-    Died {
-        /// Its number.
-        node: u32,
-    },
+    Died { node: u32 },
     /// All nodes that live have met: ask what is left of what all of them acknowledged.
     Ask {
         /// The acknowledgements, in the order in which they came.

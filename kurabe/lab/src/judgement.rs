@@ -18,20 +18,15 @@ use crate::workload::{Unit, WorkloadReport};
 /// The answer to a condition.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Judgement {
-    /// What becomes of it.
     pub outcome: GateOutcome,
     /// The numbers, a sentence each.
     pub evidence: Vec<String>,
 }
 
-/// What is judged.
 #[derive(Clone, Copy)]
 pub struct Measurements<'a> {
-    /// The plan.
     pub plan: &'a Plan,
-    /// Its records.
     pub records: &'a [Record],
-    /// Their analysis.
     pub analysis: &'a Analysis,
 }
 

@@ -21,7 +21,6 @@ use crate::study::Study;
 pub struct Plan {
     /// [`SCHEMA_VERSION`] of the writer.
     pub schema: u32,
-    /// The study.
     pub study: Study,
     /// Seed of the order.
     pub seed: u64,
@@ -49,7 +48,6 @@ const CONTENDERS_MAX: usize = 256;
 pub struct Shard {
     /// Its number, from 1.
     pub number: u32,
-    /// How many there are.
     pub of: u32,
     /// Seed of the whole study, from which that of each share was drawn.
     pub seed: u64,
@@ -67,7 +65,6 @@ pub struct PlannedBlock {
     pub trials: Vec<PlannedTrial>,
 }
 
-/// One trial of the plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlannedTrial {
     /// Number of the trial, from 0 over the whole plan.
@@ -325,7 +322,6 @@ impl Plan {
         Ok(())
     }
 
-    /// Label of the baseline contender.
     pub fn baseline_label(&self) -> &str {
         &self.study.contenders[self.study.baseline].label
     }

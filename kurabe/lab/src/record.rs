@@ -36,7 +36,6 @@ pub struct Record {
     pub schema: u32,
     /// Number of the trial in the plan.
     pub trial: u32,
-    /// Statistical block.
     pub block: u32,
     /// Whether it belongs to a warm-up block.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -48,16 +47,13 @@ pub struct Record {
     /// How many trials its block was to have under its workload: contenders of whom enough is known
     /// are not tried again. None in older records, whose blocks were to have all.
     pub block_trials: Option<u32>,
-    /// Name of the workload.
     #[serde(deserialize_with = "name::read")]
     pub workload: String,
-    /// The contender, whole.
     pub contender: Contender,
     /// Start of the trial, in ns since the Unix epoch.
     pub started_unix_ns: u64,
     /// From the start of the trial to its end, teardown included, in ns.
     pub elapsed_ns: u64,
-    /// How it ended.
     pub outcome: Outcome,
     /// The user as whom the workload was to run, when one was named.
     pub user: Option<String>,
@@ -119,7 +115,7 @@ pub struct Record {
     /// What was checked in it, by its workload or besides; a check that was violated fails no trial.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub checks: Vec<Check>,
-    /// What power cuts showed, in the words of the room that tried them.
+    /// What power cuts showed, in the words of the trial that tried them.
     pub power_cuts: Option<serde_json::Value>,
     /// The disks that were modelled below the contender.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -159,7 +155,6 @@ pub struct NodeRecord {
     pub sync_ns: u64,
     /// What it asked of the shared device for both.
     pub device: Option<DeviceDelta>,
-    /// What its command cost.
     pub command: Option<CommandUsage>,
     /// The figures of its workload.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -194,7 +189,6 @@ pub struct Timeline {
     pub acknowledged_ns: Vec<u64>,
     /// A flush arrived at the device.
     pub flushed_ns: Vec<u64>,
-    /// Cuts that were tried.
     #[serde(default)]
     pub tried: u64,
     /// The same on a disk that ignores flushes.
@@ -230,7 +224,6 @@ pub struct ModelledDisk {
 /// The requests of the run and its sync, as the kernel handed them to the device.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TracedRequests {
-    /// How many there were.
     pub requests: u64,
     /// Events that the kernel counted and did not deliver: half of what is known of a request.
     pub lost_events: u64,
@@ -243,7 +236,6 @@ pub struct TracedRequests {
 /// How much later than the model said replies came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lateness {
-    /// Replies.
     pub replies: u64,
     /// The median, in ns.
     pub p50_ns: u64,
@@ -326,9 +318,7 @@ pub enum Outcome {
     /// Every phase was carried out.
     #[default]
     Completed,
-    /// A phase failed.
     Failed {
-        /// Which one.
         phase: Phase,
         /// What happened, in one line.
         message: String,
@@ -351,7 +341,6 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// In a word.
     pub fn word(&self) -> &'static str {
         match self {
             Outcome::Completed => "completed",
@@ -456,7 +445,7 @@ impl Record {
 
     /// Takes what the workload's process did besides the workload out of the run's cost and makes a phase of
     /// its own of it, before or after the run as it belongs.
-    pub fn exclude(&mut self, aside: ExcludedPhase) {
+    pub fn exclude(&mut self, excluded: ExcludedPhase) {
         let ExcludedPhase { phase, usage } = excluded;
         let Some(place) = self.take_out(Phase::Run, &phase) else { return };
         // Excluded phases come in the order in which they happened, and all within the run.
@@ -470,19 +459,19 @@ impl Record {
         if let Some(command) = &mut self.command {
             command.user_ns = command.user_ns.saturating_sub(usage.user_ns);
             command.system_ns = command.system_ns.saturating_sub(usage.system_ns);
-            for (of_run, of_aside) in [
+            for (of_run, of_excluded) in [
                 (&mut command.write_call_bytes, usage.write_call_bytes),
                 (&mut command.read_call_bytes, usage.read_call_bytes),
                 (&mut command.storage_written_bytes, usage.storage_written_bytes),
                 (&mut command.storage_read_bytes, usage.storage_read_bytes),
             ] {
-                *of_run = less(*of_run, of_aside);
+                *of_run = less(*of_run, of_excluded);
             }
         }
     }
 
     /// Takes what was done within the layout out of it and makes it a phase of its own, behind it.
-    pub fn exclude_from_layout(&mut self, aside: ExcludedPhase) {
+    pub fn exclude_from_layout(&mut self, excluded: ExcludedPhase) {
         if self.take_out(Phase::Layout, &excluded.phase).is_some() {
             self.phases.push(excluded.phase);
         }
@@ -575,9 +564,7 @@ impl Record {
     /// Refuses a record that lists more than any workload has, since reports compare what is listed name by name,
     /// and one with a figure so large that a sum of them could overflow.
     ///
-    /// # Errors
-    ///
-    /// What it has too many of, and how many it may have; or a figure that nothing measured can have.
+    /// Errors: what it has too many of, and how many it may have; or a figure that nothing measured can have.
     pub fn check_bounds(&self) -> Result<(), String> {
         let load = self.load.as_ref();
         let of_workload = |count: fn(&WorkloadReport) -> usize| load.map_or(0, count);

@@ -28,9 +28,7 @@ impl Reported {
 
     /// The record, when it is of the trial that `spec` describes.
     ///
-    /// # Errors
-    ///
-    /// It says that it is of something else, or lists more than a result may hold; the text names the
+    /// Errors: it says that it is of something else, or lists more than a result may hold; the text names the
     /// field, with both values where they are short.
     pub fn of(self, spec: &TrialSpec) -> Result<Record, String> {
         let Reported(record) = self;

@@ -31,19 +31,16 @@ use crate::plan::Plan;
 use crate::record::{FIRST_SESSION, Record, standing};
 use crate::spec::SCHEMA_VERSION;
 
-/// The plan's file.
 pub const PLAN_FILE: &str = "plan.json";
 /// The study file that equals what was asked.
 pub const STUDY_FILE: &str = "study.toml";
 /// The machine's facts.
 pub const FACTS_FILE: &str = "facts.json";
-/// The records.
 pub const RECORDS_FILE: &str = "records.jsonl";
 /// The histograms of workloads that record latencies, one file a trial.
 pub const HISTOGRAMS_DIRECTORY: &str = "histograms";
 /// The traces of the device's requests, one file a trial.
 pub const TRACES_DIRECTORY: &str = "traces";
-/// The comparisons.
 pub const COMPARISONS_FILE: &str = "comparisons.json";
 /// What the one writer has locked.
 pub const LOCK_FILE: &str = ".lock";
@@ -74,17 +71,14 @@ pub enum ResultError {
     /// A file is there but cannot be understood.
     #[error("{path}{place}: {problem}", path = path.display(), place = line.map(|line| format!(":{line}")).unwrap_or_default())]
     Damaged {
-        /// The file.
         path: PathBuf,
         /// Line, from 1, where one is meant.
         line: Option<usize>,
-        /// What is wrong.
         problem: String,
     },
     /// The directory holds no result, or one already.
     #[error("{path}: {problem}", path = path.display())]
     Wrong {
-        /// The directory.
         path: PathBuf,
         /// What is wrong and the next step.
         problem: String,
@@ -94,9 +88,7 @@ pub enum ResultError {
 /// Everything that a result directory says, as far as it can be read.
 #[derive(Debug, Clone)]
 pub struct StoredResult {
-    /// The directory.
     pub directory: Arc<Directory>,
-    /// The plan.
     pub plan: Plan,
     /// The records that stand, in the order in which the trials ended.
     pub records: Vec<Record>,
@@ -252,7 +244,6 @@ fn read_records(
 /// Bytes of a log of histograms: 2048 intervals of a dozen kinds are below this.
 const LOG_BYTES_MAX: u64 = 256 << 20;
 
-/// Reads the histograms of a trial.
 pub fn read_histograms(directory: &Directory, trial: u32) -> Result<Vec<u8>, Refused> {
     let histograms = directory.open_directory(HISTOGRAMS_DIRECTORY)?;
     histograms.read(histogram_file(trial), LOG_BYTES_MAX)
@@ -354,7 +345,6 @@ impl ResultWriter {
         }
     }
 
-    /// The directory.
     pub fn directory(&self) -> &Arc<Directory> {
         &self.directory
     }

@@ -13,7 +13,7 @@ use crate::record::{CommandUsage, DeviceDelta, Phase, PhaseRecord, Record};
 use crate::watched::Watched;
 use crate::workload::{Metric, WorkloadReport};
 
-/// One slice.
+/// One run, while others have their runs in between.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunRecord {
@@ -48,11 +48,9 @@ impl RunRecord {
 pub struct RunYield {
     /// Its phases, from `prepare` to `cleanup`.
     pub phases: Vec<PhaseRecord>,
-    /// What the command cost.
     pub command: Option<CommandUsage>,
     /// CPU time in ns of a user-space file system's daemon.
     pub daemon_cpu_ns: Option<u64>,
-    /// What the workload reported.
     pub load: Option<WorkloadReport>,
 }
 

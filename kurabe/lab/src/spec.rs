@@ -52,7 +52,6 @@ pub struct TrialSpec {
     pub side_by_side: Option<SideBySide>,
     /// Which of several nodes carries it out, at the same time as the others; absent where there is one.
     pub node: Option<NodeSpec>,
-    /// The workload.
     pub workload: Workload,
     /// Of a trial that is not timed: the power is cut at many instants of its workload.
     pub power_cuts: Option<PowerCuts>,
@@ -82,7 +81,6 @@ pub struct TrialSpec {
 /// A node that is killed, and what is asked of the others.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeDeath {
-    /// Its number.
     pub node: u32,
     /// Where the workload's check runs.
     pub check_directory: PathBuf,
@@ -106,7 +104,7 @@ pub struct Aged {
 
 /// How a trial cuts the power, and asks what is left.
 #[skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct PowerCuts {
     /// Size of the device in bytes, of several together.
     pub size_bytes: u64,
@@ -123,7 +121,6 @@ pub struct PowerCuts {
     /// Whether a layer of several members loses one of them with the power.
     #[serde(default)]
     pub lose_member: bool,
-    /// States to try.
     pub states: usize,
     /// States to try of a disk that ignores flushes.
     pub control_states: usize,
@@ -138,7 +135,6 @@ pub struct PowerCuts {
     /// `/proc/PID/fd/N` of the runner's empty file for the disk of that state.
     pub image: Option<PathBuf>,
     /// Which share of the work this is: the recording alone, or some states of one.
-    #[serde(default)]
     pub share: Option<serde_json::Value>,
 }
 
@@ -164,7 +160,6 @@ pub struct Tracing {
 /// The trials of one block that live together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SideBySide {
-    /// How many they are.
     pub contenders: u32,
     /// Which of the device's equal parts this one stands on, from 0.
     pub part: u32,
@@ -175,7 +170,6 @@ pub struct SideBySide {
 pub struct NodeSpec {
     /// Its number, from 1. The first one makes the file system and checks it.
     pub number: u32,
-    /// How many there are.
     pub nodes: u32,
     /// The name of their cluster, another one in each trial.
     pub cluster: String,
@@ -203,7 +197,6 @@ impl NodeSpec {
 #[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Device {
-    /// Its kind.
     pub kind: String,
     /// What stands between it and the contender, the uppermost first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -224,12 +217,10 @@ impl Device {
     }
 }
 
-/// A part of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DevicePart {
     /// Where it begins, in bytes.
     pub offset_bytes: u64,
-    /// Size in bytes.
     pub size_bytes: u64,
 }
 

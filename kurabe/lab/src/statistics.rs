@@ -65,7 +65,6 @@ pub enum StatisticsError {
     BadSample {
         /// Position of the value in its slice.
         index: usize,
-        /// The value.
         value: f64,
     },
     /// A value of a series is negative, infinite or not a number.
@@ -73,7 +72,6 @@ pub enum StatisticsError {
     BadSeries {
         /// Position of the value in its slice.
         index: usize,
-        /// The value.
         value: f64,
     },
     /// A sample without a single value.
@@ -94,7 +92,6 @@ pub enum StatisticsError {
     BadOption {
         /// Name of the field.
         option: &'static str,
-        /// The value.
         value: f64,
         /// The range in words.
         expected: &'static str,

@@ -123,7 +123,6 @@ pub struct StudyText {
     pub parameters: BTreeMap<String, Vec<String>>,
     /// A profile that takes minutes where the study takes hours.
     pub quick: Option<QuickText>,
-    /// The workloads.
     #[serde(rename = "workload")]
     pub workloads: Vec<WorkloadText>,
     /// Tables of the publication, as they are written: the laboratory does not read them.
@@ -223,7 +222,6 @@ pub struct Study {
 pub struct LeftOut {
     /// `contender` or `workload`.
     pub what: String,
-    /// Its label or name.
     #[serde(deserialize_with = "name::read")]
     pub name: String,
     /// What is missing and how to get it, a line each.
@@ -325,7 +323,6 @@ pub(crate) fn error(field: impl Into<String>, problem: impl fmt::Display) -> Stu
 /// What a study can name: the file systems that have descriptors, and the kinds of workload.
 #[derive(Debug, Clone, Copy)]
 pub struct Catalogue<'a> {
-    /// The file systems.
     pub file_systems: &'a [Known],
     /// The kinds of workload besides commands.
     pub kinds: WorkloadKinds,

@@ -16,7 +16,6 @@ use crate::study::{Catalogue, Study, StudyError, StudyText};
 /// What is wrong with a study file, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StudyFileError {
-    /// The file.
     pub path: PathBuf,
     /// Line, from 1; absent when the place is the whole file.
     pub line: Option<usize>,

@@ -12,7 +12,6 @@ use serde_with_macros::skip_serializing_none;
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Warning {
-    /// What the doubt is.
     pub kind: WarningKind,
     /// Label of the contender whose numbers are in doubt; absent where it is not one alone.
     pub contender: Option<String>,
@@ -20,7 +19,6 @@ pub struct Warning {
     pub text: String,
 }
 
-/// What a warning is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WarningKind {

@@ -24,7 +24,6 @@ pub struct Watched {
     pub cpu_wait_ns: Option<u64>,
     /// The same of I/O.
     pub io_wait_ns: Option<u64>,
-    /// The same of memory.
     pub memory_wait_ns: Option<u64>,
     /// Times that a processor was throttled for heat.
     pub throttled: Option<u64>,
@@ -46,7 +45,6 @@ pub struct Processors {
     pub governor_changed: bool,
     /// The lowest frequency that any was seen at, in kHz.
     pub frequency_khz_min: Option<u64>,
-    /// The highest one.
     pub frequency_khz_max: Option<u64>,
 }
 
@@ -101,12 +99,10 @@ impl DisturbanceCause {
 pub struct Disturbed {
     /// By cause, the most frequent first.
     pub causes: Vec<(DisturbanceCause, usize)>,
-    /// Of how many.
     pub of: usize,
 }
 
 impl Disturbed {
-    /// All of them.
     pub fn runs(&self) -> usize {
         self.causes.iter().map(|(_, runs)| runs).sum()
     }
@@ -121,7 +117,6 @@ impl Disturbed {
         all
     }
 
-    /// Adds runs with this cause.
     pub fn add(&mut self, cause: DisturbanceCause, runs: usize) {
         match self.causes.iter_mut().find(|(known, _)| *known == cause) {
             Some((_, count)) => *count += runs,

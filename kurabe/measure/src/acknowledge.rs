@@ -34,9 +34,7 @@ pub struct Acknowledger {
 impl Acknowledger {
     /// That of a task, where the power is cut under it.
     ///
-    /// # Errors
-    ///
-    /// Nobody reads the pipe.
+    /// Errors: nobody reads the pipe.
     pub fn of(task: &WorkloadTask) -> Result<Option<Arc<Acknowledger>>, String> {
         let opened = task.acknowledgements.as_deref().map(Acknowledger::open).transpose();
         let opened = opened.map_err(|error| format!("the pipe for acknowledgements: {error}"))?;

@@ -191,7 +191,6 @@ impl LatencyRecorder {
         push(&mut self.recording.intervals, interval);
     }
 
-    /// Ends the recording.
     pub fn finish(mut self) -> LatencyRecording {
         self.put_away();
         self.recording

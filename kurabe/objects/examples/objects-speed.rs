@@ -8,7 +8,7 @@ use std::hint::black_box;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use measure::latency::{Clock, Recorder};
+use measure::latency::{Clock, LatencyRecorder};
 use objects::contents::ContentIdentity;
 use objects::stream::{Stream, StreamStep};
 use objects::{Program, ProgramPhase, RunOptions, StoreLocation};
@@ -48,7 +48,7 @@ fn sample_costs() {
         });
         println!("clock read ({source}): {read_ns:.1} ns");
 
-        let mut recorder = Recorder::with_intervals(Duration::from_secs(1));
+        let mut recorder = LatencyRecorder::with_intervals(Duration::from_secs(1));
         let kinds = [recorder.kind("Put(262144)"), recorder.kind("Get(262144)")];
         let sample_ns = best_ns(TURNS, |turn| {
             let started_ns = clock.now_ns();
@@ -60,7 +60,7 @@ fn sample_costs() {
         println!("sample: two clock reads and a record ({source}): {sample_ns:.1} ns");
         black_box(recorder.finish());
     }
-    let mut recorder = Recorder::with_intervals(Duration::from_secs(1));
+    let mut recorder = LatencyRecorder::with_intervals(Duration::from_secs(1));
     let kinds = [recorder.kind("Put(262144)"), recorder.kind("Get(262144)")];
     let record_ns = best_ns(TURNS, |turn| {
         recorder.record_at(kinds[(turn & 1) as usize], turn, turn & 0xf_ffff, 262_144);

@@ -20,7 +20,6 @@ const SHOWN_BYTES: usize = 16;
 pub struct ContentIdentity {
     /// The same for a whole run.
     pub salt: u64,
-    /// Key of the object.
     pub key: u64,
     /// How often it was overwritten.
     pub version: u32,
@@ -45,7 +44,6 @@ impl ContentIdentity {
         rest.copy_from_slice(&last[..rest.len()]);
     }
 
-    /// The byte at this offset.
     fn byte(&self, offset: usize) -> u8 {
         word_at(self.start(), offset as u64 / 8).to_le_bytes()[offset % 8]
     }
@@ -67,9 +65,7 @@ impl ContentIdentity {
 
     /// Compares what a store gave back with what it was given.
     ///
-    /// # Errors
-    ///
-    /// The first difference; a wrong length is one.
+    /// Errors: the first difference; a wrong length is one.
     pub fn check(&self, size_bytes: u64, found: &[u8]) -> Result<(), Box<Difference>> {
         let right_length = found.len() as u64 == size_bytes;
         let offset = match self.first_difference(found) {
@@ -128,7 +124,6 @@ impl ContentIdentity {
     .explanation.as_ref().map(|explanation| format!("; {explanation}")).unwrap_or_default()
 )]
 pub struct Difference {
-    /// Key of the object.
     pub key: u64,
     /// Version that was expected.
     pub version: u32,
@@ -140,7 +135,6 @@ pub struct Difference {
     pub offset: u64,
     /// What was expected from the word of the difference on, in hexadecimal.
     pub expected: String,
-    /// What was found there.
     pub found: String,
     /// What the bytes found are, when that can be told.
     pub explanation: Option<String>,

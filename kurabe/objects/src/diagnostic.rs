@@ -69,7 +69,6 @@ impl SourceText<'_> {
         }
     }
 
-    /// An error at this span.
     pub fn error(
         &self,
         span: Range<usize>,

@@ -44,9 +44,7 @@ const PERCENT_MAX: u64 = 255;
 impl Program {
     /// Reads a program. `origin` is what diagnostics call the text: usually its path.
     ///
-    /// # Errors
-    ///
-    /// Every mistake that could be found, with its place; bytes that are no text are one.
+    /// Errors: every mistake that could be found, with its place; bytes that are no text are one.
     pub fn parse(origin: &str, text: &[u8]) -> Result<Parsed, ProgramError> {
         parse(origin, text)
     }

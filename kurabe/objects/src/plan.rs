@@ -35,12 +35,10 @@ pub struct ProgramPlan {
     pub notes: Vec<String>,
 }
 
-/// What was counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PlanFigures {
     /// Commands of each kind that the program has, by the verb of the language.
     pub counts: Vec<(&'static str, u64)>,
-    /// Commands of all kinds.
     pub commands: u64,
     /// Bytes of the objects put.
     pub bytes_written: u64,
@@ -72,22 +70,17 @@ pub enum CapacityFit {
     /// The objects alone do not fit.
     TooLarge(CapacityNeed),
     /// Nothing bounds what the program puts.
-    Unknown {
-        /// What there is.
-        available_bytes: u64,
-    },
+    Unknown { available_bytes: u64 },
 }
 
 /// What is asked for and what there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[allow(missing_docs)] // The names say it.
 pub struct CapacityNeed {
     pub needed_bytes: u64,
     pub available_bytes: u64,
 }
 
 impl ProgramPlan {
-    /// The plan of a program.
     pub fn of(program: &Program) -> ProgramPlan {
         let timed = program.sections.iter().filter_map(|section| match section {
             ProgramSection::Unordered { extent: SectionLength::Time(_), branches } => {

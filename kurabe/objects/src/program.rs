@@ -23,7 +23,6 @@ pub(crate) const TIME_UNITS: [(&str, u64); 6] = [
     ("m", 60_000_000_000),
     ("h", 3_600_000_000_000),
 ];
-/// A whole program.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Program {
     /// What holds for the whole run.
@@ -54,28 +53,18 @@ pub struct Rate {
     pub poisson: bool,
 }
 
-/// A part of a program.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ProgramSection {
     /// Every branch in turn, each `count x percent / 100` times (rounded down).
     Ordered {
         /// What the percentages are of.
         count: u64,
-        /// What is done.
         branches: Vec<Branch>,
     },
     /// The same numbers of every branch, in random order.
-    Unordered {
-        /// How long.
-        extent: SectionLength,
-        /// What is done.
-        branches: Vec<Branch>,
-    },
+    Unordered { extent: SectionLength, branches: Vec<Branch> },
     /// Statements one after another.
-    Command {
-        /// What is done.
-        body: Vec<Statement>,
-    },
+    Command { body: Vec<Statement> },
 }
 
 /// How long an unordered section lasts.
@@ -97,7 +86,6 @@ pub struct Branch {
     pub body: Vec<Statement>,
 }
 
-/// One statement.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Statement {
     /// Put an object under a key never used before.
@@ -186,7 +174,6 @@ pub struct Percents {
 /// A program and what its reader should know about it.
 #[derive(Clone, Debug)]
 pub struct Parsed {
-    /// The program.
     pub program: Program,
     /// Places where it probably does not say what its author thinks.
     pub warnings: Vec<Diagnostic>,
@@ -351,7 +338,6 @@ impl ObjectSize {
 }
 
 impl Popularity {
-    /// The word of the language.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Popularity::Oldest => "oldest",

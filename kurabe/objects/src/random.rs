@@ -14,7 +14,6 @@ pub struct Random {
 }
 
 impl Random {
-    /// The generator of this seed.
     pub fn new(seed: u64) -> Random {
         let mut split = seed;
         let mut next = || {

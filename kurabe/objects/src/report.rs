@@ -14,9 +14,7 @@ use measure::latency::LatencyRecording;
 /// What a run yielded.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// Name of the store.
     pub store: String,
-    /// How it was made.
     pub store_options: StoreOptions,
     /// What it said of itself.
     pub store_facts: BTreeMap<String, String>,
@@ -74,14 +72,12 @@ pub enum ProgramOutcome {
     TimeLimit,
     /// The caller ended it.
     Cancelled,
-    /// A command failed.
     Failed(ProgramFailure),
 }
 
 /// What went wrong.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ProgramFailure {
-    /// One sentence.
     pub message: String,
     /// The command, or the sweep, that failed.
     pub during: String,

@@ -34,7 +34,6 @@ mod worker;
 use sweep::{Reopen, sweep};
 use worker::{Worker, WorkerReport};
 
-/// How a program is run.
 #[derive(Clone, Debug, Default)]
 pub struct RunOptions {
     /// How the store is made.
@@ -89,9 +88,7 @@ type Listener<'a> = &'a mut dyn FnMut(ProgramPhase) -> ControlFlow<()>;
 /// `progress` is called with the [`ProgramPhase`] at the beginning of each and about ten times a second, and
 /// ends the run by breaking.
 ///
-/// # Errors
-///
-/// Only before the first command. What goes wrong later is the [`ProgramOutcome`] of the report, with all
+/// Errors: only before the first command. What goes wrong later is the [`ProgramOutcome`] of the report, with all
 /// that was measured until then.
 pub fn run(
     program: &Program,

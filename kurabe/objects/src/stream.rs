@@ -32,7 +32,6 @@ pub enum Verb {
     OverWrite,
     /// Read an object.
     Get,
-    /// Delete an object.
     Delete,
     /// Delete all objects with keys of a range.
     DeleteRange,
@@ -40,10 +39,8 @@ pub enum Verb {
     Sync,
 }
 
-/// One command to a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Command {
-    /// What to do.
     pub verb: Verb,
     /// Whether the object is, or was, embedded in the journal.
     pub embedded: bool,
@@ -76,10 +73,8 @@ impl Command {
     }
 }
 
-/// What the stream yields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamStep {
-    /// The next command.
     Command(Command),
     /// A section begins that yields commands until it is ended, so many nanoseconds from now.
     Timed(u64),

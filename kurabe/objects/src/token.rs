@@ -14,7 +14,6 @@ pub(crate) enum TokenKind {
     Digits,
     /// A single other character.
     Mark(char),
-    /// The end of the text.
     End,
 }
 

@@ -67,7 +67,6 @@ mod tests {
     type Counting = CountingDevice<MemoryDevice>;
 
     const DEVICE_BYTES: u64 = 256 << 20;
-    /// A record of minfs.
     const RECORD_BYTES: u64 = 4096;
     const PUTS: u64 = 40;
     const PROGRAM: &str = "Command { 40.times { New(256K); }; 5.times { Get; }; }";
@@ -106,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn the_load_on_minfs_is_the_load_on_the_bare_device_and_one_record_a_sync() {
+    fn the_workload_on_minfs_is_the_workload_on_the_bare_device_and_one_record_a_sync() {
         for sync_puts in [false, true] {
             let bare = device();
             let place = StoreLocation::Open(Arc::clone(&bare) as Arc<dyn BlockDevice>);

@@ -10,7 +10,7 @@ use report::table::{Cell, Table, Tone};
 
 use crate::measured::{baseline_of, measure};
 use crate::picture;
-use crate::table::{self, Figure, Published, PublishedRow, Reference, Statistic, Unit};
+use crate::table::{self, Figure, Published, PublishedRow, PublishedUnit, Reference, Statistic};
 
 /// A table with its heading, notes and pictures.
 pub fn blocks(
@@ -46,7 +46,7 @@ pub enum Along {
 /// Along what the contenders of a table lie: where every line has one contender of its own, and
 /// the lines have several, or some line has none.
 pub fn along(table: &Published) -> Along {
-    let contenders = |cells: &mut dyn Iterator<Item = &table::Cell>| {
+    let contenders = |cells: &mut dyn Iterator<Item = &table::PublishedCell>| {
         words::distinct(cells.flat_map(|cell| &cell.here).map(|one| one.contender.clone()))
     };
     let told_apart = |lines: Vec<Vec<String>>| {
@@ -83,14 +83,14 @@ pub fn of_contender(
 }
 
 /// The unit that all cells share, when they do.
-fn common_unit<'a>(cells: impl Iterator<Item = &'a table::Cell>) -> Option<Unit> {
+fn common_unit<'a>(cells: impl Iterator<Item = &'a table::PublishedCell>) -> Option<PublishedUnit> {
     let mut units = cells.filter(|c| !(c.text.is_empty() && c.here.is_empty())).map(|c| c.unit);
     let first = units.next()??;
     units.all(|unit| unit == Some(first)).then_some(first)
 }
 
 /// What is asked for a cell: a figure, and the unit of what was published.
-type Wanted = Option<(Reference, Option<Unit>)>;
+type Wanted = Option<(Reference, Option<PublishedUnit>)>;
 
 fn beside(result: Measurements<'_>, published: &Published) -> Table {
     let along = along(published);
@@ -112,7 +112,8 @@ fn beside(result: Measurements<'_>, published: &Published) -> Table {
         }
         let head = if is_published { "  here".into() } else { format!("{}, here", row.head) };
         for layer in 0..layers(row) {
-            let of_cell = |cell: &table::Cell| Some((cell.here.get(layer)?.clone(), cell.unit));
+            let of_cell =
+                |cell: &table::PublishedCell| Some((cell.here.get(layer)?.clone(), cell.unit));
             let mut wanted: Vec<Wanted> = row.cells.iter().map(of_cell).collect();
             let first = wanted.iter().flatten().next().cloned();
             for label in in_columns {
@@ -222,7 +223,7 @@ fn rows_of_others(
                 _ => None,
             });
             for layer in 0..layers(row) {
-                let of_cell = |cell: &table::Cell| {
+                let of_cell = |cell: &table::PublishedCell| {
                     Some((of_contender(result, cell.here.get(layer)?, label)?, cell.unit))
                 };
                 let wanted: Vec<Wanted> = row.cells.iter().map(of_cell).collect();

@@ -5,17 +5,15 @@ use lab::condition::{self, Condition, GateOutcome};
 use lab::judgement::{Judgement, Measurements};
 use lab::study::Study;
 use report::document::Block;
-use report::table::{PublishedCell, Table, Tone};
+use report::table::{Cell, Table, Tone};
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::table::read;
 use crate::{Error, Known, Names, error};
 
-/// A conclusion.
 #[derive(Debug, Clone)]
 pub struct Conclusion {
-    /// What was concluded.
     pub text: String,
     /// Where, if not where everything else was published.
     pub source: Option<String>,
@@ -32,11 +30,8 @@ pub struct Conclusion {
 /// A conclusion with what the measurements say of it.
 #[derive(Debug, Clone)]
 pub struct JudgedConclusion {
-    /// What was concluded.
     pub text: String,
-    /// Where.
     pub source: Option<String>,
-    /// What becomes of it.
     pub outcome: GateOutcome,
     /// The numbers, and what a reader must know.
     pub said: Vec<String>,
@@ -152,7 +147,7 @@ pub fn blocks(judged: &[JudgedConclusion], study: &Study) -> Vec<Block> {
             GateOutcome::NotTested => Tone::Faint,
         };
         let text = format!("“{}”{source}", one.text);
-        table.rows.push(vec![PublishedCell::toned(one.outcome.words(), tone), text.clone().into()]);
+        table.rows.push(vec![Cell::toned(one.outcome.words(), tone), text.clone().into()]);
         if !one.said.is_empty() {
             said.push(Block::Text(format!("{text}: {}", one.outcome.words())));
             said.extend(one.said.iter().cloned().map(Block::Note));

@@ -40,13 +40,10 @@ fn error(field: impl Into<String>, problem: impl std::fmt::Display) -> Error {
 /// What a study file says of its publication.
 #[derive(Debug, Clone, Default)]
 pub struct Publication {
-    /// Its tables.
     pub tables: Vec<Published>,
-    /// Its conclusions.
     pub claims: Vec<claim::Conclusion>,
 }
 
-/// One name or several.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(untagged, expecting = "a name or a list of names is expected")]
 enum Names {
@@ -66,9 +63,7 @@ impl Names {
 /// What a workload reports.
 #[derive(Debug, Clone)]
 pub struct ReportedMetrics {
-    /// Name of the workload.
     pub workload: String,
-    /// Names of its metrics.
     pub metrics: Vec<String>,
     /// Names of its kinds of operation; none where they are not known before it ran.
     pub operations: Vec<String>,
@@ -236,7 +231,6 @@ pub fn summary(plan: &Plan, records: &[Record], analysis: &Analysis) -> Vec<Bloc
 }
 
 impl Publication {
-    /// Judges the conclusions.
     pub fn judge(
         &self,
         plan: &Plan,

@@ -5,19 +5,16 @@ use lab::judgement::Measurements;
 use lab::record::{Phase, counted_trials};
 use lab::statistics::{self, ComparisonOptions};
 use lab::words;
-use lab::workload::{Latency, Unit as WorkloadUnit};
+use lab::workload::{Latency, Unit};
 use serde_json::Value;
 
-use crate::table::{Figure, Reference, Statistic, Unit};
+use crate::table::{Figure, PublishedUnit, Reference, Statistic};
 
 /// A measured figure, with its interval where the statistics give one.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MeasuredFigure {
-    /// The figure.
     pub value: f64,
-    /// Its interval.
     pub ends: Option<(f64, f64)>,
-    /// What it is.
     pub quantity: Quantity,
 }
 
@@ -25,8 +22,7 @@ pub struct MeasuredFigure {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Quantity {
     /// A figure in the workload's own unit.
-    Of(WorkloadUnit),
-    /// A ratio.
+    Of(Unit),
     Ratio,
     /// A number of operations.
     Count,
@@ -34,7 +30,7 @@ pub enum Quantity {
     Plain,
 }
 
-const TIME: Quantity = Quantity::Of(WorkloadUnit::Nanoseconds);
+const TIME: Quantity = Quantity::Of(Unit::Nanoseconds);
 
 impl MeasuredFigure {
     fn plain(value: f64, quantity: Quantity) -> MeasuredFigure {
@@ -48,7 +44,7 @@ impl MeasuredFigure {
     }
 
     /// The figure in the unit of the published one; as it is where the two do not go together.
-    pub fn in_unit(self, unit: Option<Unit>) -> Option<MeasuredFigure> {
+    pub fn in_unit(self, unit: Option<PublishedUnit>) -> Option<MeasuredFigure> {
         let unit = unit.filter(|unit| unit.of == self.quantity)?;
         Some(MeasuredFigure {
             value: self.value / unit.size,
@@ -58,7 +54,7 @@ impl MeasuredFigure {
     }
 
     /// The figure in words, in the unit of the published one where the two go together.
-    pub fn words(self, unit: Option<Unit>) -> String {
+    pub fn words(self, unit: Option<PublishedUnit>) -> String {
         let converted = self.in_unit(unit);
         let shown = converted.unwrap_or(self);
         let number: &dyn Fn(f64) -> String = match (converted, self.quantity) {
@@ -152,7 +148,7 @@ fn metric_cost(
     workload: &WorkloadAnalysis,
     metric: &str,
     reference: &Reference,
-) -> Option<(MeasuredFigure, WorkloadUnit)> {
+) -> Option<(MeasuredFigure, Unit)> {
     let (label, baseline) = (reference.contender.as_str(), baseline_of(result, reference));
     let unit = workload.contender(label)?.metrics.iter().find(|entry| entry.name == metric)?.unit;
     if label == baseline {

@@ -17,7 +17,6 @@ const LINEAR_SPREAD_MAX: f64 = 20.0;
 const PUBLISHED_STYLE: usize = 7;
 const HERE_STYLES: [usize; 4] = [0, 3, 6, 1];
 
-/// One bar.
 struct Bar {
     label: String,
     /// 0 for a published number, from 1 on for the workloads.
@@ -31,9 +30,9 @@ struct Bar {
 /// A row or a column of a table.
 struct Line<'a> {
     /// Heads across and cells.
-    cells: Vec<(&'a str, &'a table::Cell)>,
+    cells: Vec<(&'a str, &'a table::PublishedCell)>,
     /// The cell that counts as 1.
-    reference: Option<&'a table::Cell>,
+    reference: Option<&'a table::PublishedCell>,
 }
 
 /// The pictures of a table.
@@ -61,7 +60,7 @@ fn chart(
     head: &str,
     id: String,
 ) -> Option<Chart> {
-    let (cells, across): (Vec<(&str, &table::Cell)>, Along) = match picture.each {
+    let (cells, across): (Vec<(&str, &table::PublishedCell)>, Along) = match picture.each {
         Each::Row => {
             let heads = published.columns.iter().map(String::as_str);
             (heads.zip(&published.rows[place].cells).collect(), Along::Columns)
@@ -93,7 +92,6 @@ fn chart(
 }
 
 impl Line<'_> {
-    /// The workloads of the counterparts.
     fn workloads(&self) -> Vec<String> {
         let most = self.cells.iter().map(|(_, cell)| &cell.here).max_by_key(|here| here.len());
         most.into_iter().flatten().map(|reference| reference.workload.clone()).collect()
@@ -102,7 +100,7 @@ impl Line<'_> {
     fn bars(&self, result: Measurements<'_>, others: &[&str]) -> Vec<Bar> {
         let several = self.workloads().len() > 1;
         let mut bars = Vec::new();
-        let here = |name: &str, layer: usize, one: &Reference, cell: &table::Cell| {
+        let here = |name: &str, layer: usize, one: &Reference, cell: &table::PublishedCell| {
             let label =
                 if several { format!("{name}, {}", one.workload) } else { format!("{name}, here") };
             self.here(result, label, layer, one, cell)
@@ -123,7 +121,7 @@ impl Line<'_> {
         bars
     }
 
-    fn published(&self, head: &str, cell: &table::Cell) -> Option<Bar> {
+    fn published(&self, head: &str, cell: &table::PublishedCell) -> Option<Bar> {
         let (value, ends) = cell.number()?;
         let unit = cell.unit.map(|unit| format!(" {}", unit.name)).unwrap_or_default();
         let (divisor, words) = match self.reference {
@@ -148,7 +146,7 @@ impl Line<'_> {
         label: String,
         layer: usize,
         one: &Reference,
-        cell: &table::Cell,
+        cell: &table::PublishedCell,
     ) -> Option<Bar> {
         let measured = measure(result, one)?;
         let absolute = match measured.quantity {

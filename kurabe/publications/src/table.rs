@@ -7,7 +7,7 @@
 use lab::quantity::parse_duration;
 use lab::record::Phase;
 use lab::suggestion::unknown;
-use lab::workload::PublishedUnit as WorkloadUnit;
+use lab::workload::Unit;
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
@@ -15,7 +15,6 @@ use serde_json::Value;
 use crate::measured::Quantity;
 use crate::{Error, Known, Names, error};
 
-/// A published table.
 #[derive(Debug, Clone, Default)]
 pub struct Published {
     /// What the publication calls it, or what it shows.
@@ -35,9 +34,7 @@ pub struct Published {
 /// A row of a published table.
 #[derive(Debug, Clone)]
 pub struct PublishedRow {
-    /// Its head.
     pub head: String,
-    /// Its cells.
     pub cells: Vec<PublishedCell>,
 }
 
@@ -47,7 +44,6 @@ pub struct PublishedRow {
 pub struct PublishedCell {
     /// The number as published, without its unit; empty where none was published.
     pub text: String,
-    /// Its unit.
     pub unit: Option<PublishedUnit>,
     /// What stands for it here, one entry a workload.
     pub here: Vec<Reference>,
@@ -77,7 +73,6 @@ pub struct TablePicture {
     #[serde(default)]
     pub of: Vec<String>,
     /// Head of the bar that counts as 1, the published number and the measured one each.
-    #[serde(default)]
     pub reference: Option<String>,
 }
 
@@ -85,13 +80,10 @@ pub struct TablePicture {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Each {
-    /// Each row.
     Row,
-    /// Each column.
     Column,
 }
 
-/// A unit of published numbers.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PublishedUnit {
     /// Its name in a study file.
@@ -103,16 +95,12 @@ pub struct PublishedUnit {
 }
 
 const UNITS: [PublishedUnit; 6] = [
-    PublishedUnit { name: "s", of: Quantity::Of(WorkloadUnit::Nanoseconds), size: 1e9 },
-    PublishedUnit { name: "ms", of: Quantity::Of(WorkloadUnit::Nanoseconds), size: 1e6 },
-    PublishedUnit { name: "us", of: Quantity::Of(WorkloadUnit::Nanoseconds), size: 1e3 },
-    PublishedUnit { name: "MB/s", of: Quantity::Of(WorkloadUnit::BytesPerSecond), size: 1e6 },
-    PublishedUnit {
-        name: "MiB/s",
-        of: Quantity::Of(WorkloadUnit::BytesPerSecond),
-        size: 1_048_576.0,
-    },
-    PublishedUnit { name: "/s", of: Quantity::Of(WorkloadUnit::OperationsPerSecond), size: 1.0 },
+    PublishedUnit { name: "s", of: Quantity::Of(Unit::Nanoseconds), size: 1e9 },
+    PublishedUnit { name: "ms", of: Quantity::Of(Unit::Nanoseconds), size: 1e6 },
+    PublishedUnit { name: "us", of: Quantity::Of(Unit::Nanoseconds), size: 1e3 },
+    PublishedUnit { name: "MB/s", of: Quantity::Of(Unit::BytesPerSecond), size: 1e6 },
+    PublishedUnit { name: "MiB/s", of: Quantity::Of(Unit::BytesPerSecond), size: 1_048_576.0 },
+    PublishedUnit { name: "/s", of: Quantity::Of(Unit::OperationsPerSecond), size: 1.0 },
 ];
 
 impl<'de> Deserialize<'de> for PublishedUnit {
@@ -127,16 +115,11 @@ impl<'de> Deserialize<'de> for PublishedUnit {
 /// What stands for a published number here.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct Reference {
-    /// Name of the workload.
     pub workload: String,
-    /// Label of the contender.
     pub contender: String,
-    /// The figure.
     pub figure: Figure,
-    /// What of it.
     pub statistic: Statistic,
     /// Label of the contender that a ratio is to; the plan's baseline when absent.
-    #[serde(default)]
     pub baseline: Option<String>,
 }
 
@@ -144,9 +127,7 @@ pub struct Reference {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Figure {
-    /// A metric, by its name.
     Metric(String),
-    /// The time of a phase.
     Phase(Phase),
     /// The latencies of a kind of operation, by its name.
     Operation(String),
@@ -162,7 +143,6 @@ pub enum Figure {
 pub enum Statistic {
     /// The median over the trials.
     Value,
-    /// The ratio to the baseline.
     Ratio,
     /// The cost relative to the baseline: of a throughput the ratio the other way round.
     Cost,
@@ -221,7 +201,6 @@ struct Here {
     baseline: Option<String>,
 }
 
-/// A table as written.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TableText {
@@ -241,7 +220,6 @@ struct TableText {
     rows: Vec<Value>,
 }
 
-/// A column as written.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ColumnText {
@@ -252,7 +230,6 @@ struct ColumnText {
     here: Here,
 }
 
-/// A row as written.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RowText {

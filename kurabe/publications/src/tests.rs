@@ -5,7 +5,7 @@ use std::path::Path;
 use lab::contender::Known;
 use lab::record::{Phase, PhaseRecord};
 use lab::study_file;
-use lab::workload::{Metric, Unit as WorkloadUnit, WorkloadReport};
+use lab::workload::{Metric, Unit, WorkloadReport};
 use report::chart::{Chart, SeriesStyle};
 use report::document::{markdown, terminal};
 use report::html;
@@ -224,7 +224,7 @@ fn bars_are_multiples_of_the_reference_of_their_own_origin() {
 }
 
 #[test]
-fn operations_and_details_of_a_load_have_their_numbers() {
+fn operations_and_details_of_a_workload_have_their_numbers() {
     let study = STUDY.replace("title = \"Times: of one run\"", "title = 'Counts'").replace(
         "{ head = \"time\", unit = \"s\", cells = [\"117.62\", \"194.82\"] },",
         "{ head = \"time\", here = { detail = 'progress/2:/phase=end/-1/lines' }, cells = [7, 8] },",
@@ -235,7 +235,7 @@ fn operations_and_details_of_a_load_have_their_numbers() {
         let all =
             [entry("end", 1), entry("end", 2), entry("warm", 3), entry("end", 4), entry("x", 5)];
         let details = serde_json::json!({ "progress": all });
-        let metrics = vec![Metric::new("time", 1e9, WorkloadUnit::Nanoseconds)];
+        let metrics = vec![Metric::new("time", 1e9, Unit::Nanoseconds)];
         record.load = Some(WorkloadReport { details, metrics, ..Default::default() });
     }
     let analysis = lab::judgement::analyse(&plan, &records, None);

@@ -32,7 +32,6 @@ pub const NOT_INTERLEAVED: &str = "these results were not interleaved: whatever 
 /// Results beside each other; the first is what the others are compared with.
 #[derive(Debug)]
 pub struct Across<'a> {
-    /// The results.
     pub sources: &'a [ResultSource],
     /// What each is called in tables: A, B and so on.
     pub names: Vec<String>,
@@ -53,7 +52,6 @@ pub struct Across<'a> {
 /// One load in all results.
 #[derive(Debug)]
 pub struct AcrossWorkload {
-    /// Its name.
     pub name: String,
     /// Its metrics, the most important first.
     pub metrics: Vec<AcrossMetric>,
@@ -62,9 +60,7 @@ pub struct AcrossWorkload {
 /// One metric of a workload in all results.
 #[derive(Debug)]
 pub struct AcrossMetric {
-    /// Its name.
     pub name: String,
-    /// Its unit.
     pub unit: Unit,
     /// The contenders that the first result and another one have, in the first one's order.
     pub contenders: Vec<AcrossContender>,
@@ -73,11 +69,9 @@ pub struct AcrossMetric {
 /// One contender's metric in all results.
 #[derive(Debug)]
 pub struct AcrossContender {
-    /// Its label.
     pub label: String,
     /// Its samples in each result.
     pub samples: Vec<Vec<f64>>,
-    /// Their summaries.
     pub summaries: Vec<Option<SampleSummary>>,
     /// Each result after the first, compared with it, as costs: above 1 is worse, of a throughput too.
     pub comparisons: Vec<UnpairedComparison>,
@@ -339,7 +333,6 @@ fn ratio_text(comparison: &UnpairedComparison) -> String {
     comparison.ratio.map_or("-".into(), |ratio| ratio_with_interval(ratio, ends))
 }
 
-/// What changed, in a sentence.
 pub fn sentence(across: &Across<'_>, workload: &AcrossWorkload) -> String {
     let Some(metric) = workload.metrics.first().filter(|metric| !metric.contenders.is_empty())
     else {
@@ -454,7 +447,6 @@ pub fn csv(across: &Across<'_>) -> String {
     text
 }
 
-/// The page.
 pub fn page(across: &Across<'_>) -> String {
     let title = format!("{} against {}", across.names[1..].join(", "), across.names[0]);
     let mut blocks = vec![Block::heading(1, "", title.clone())];

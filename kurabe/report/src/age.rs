@@ -8,7 +8,7 @@ use lab::record::Record;
 use lab::words::ratio_with_interval;
 
 use crate::charts::WorkloadView;
-use crate::charts::layout::{self, Lying};
+use crate::charts::layout::{self, LayoutRow};
 use crate::document::Block;
 use crate::table::{Cell, Table};
 use crate::tables::{tone_of, verdict_mark, verdict_text};
@@ -154,7 +154,7 @@ pub fn layouts(view: &WorkloadView<'_>) -> Vec<Block> {
         "jump",
         "free up to 1 MiB",
     ]);
-    for Lying { label, which, layout, .. } in &found {
+    for LayoutRow { label, which, layout, .. } in &found {
         let share = |part: Option<f64>| match part {
             Some(part) => Cell::from(format!("{:.1} %", part * 100.0)).valued(Some(part)),
             None => "-".into(),
@@ -184,7 +184,7 @@ pub fn layouts(view: &WorkloadView<'_>) -> Vec<Block> {
     blocks
 }
 
-fn of_view<'a>(view: &WorkloadView<'a>) -> Vec<Lying<'a>> {
+fn of_view<'a>(view: &WorkloadView<'a>) -> Vec<LayoutRow<'a>> {
     let mut all = Vec::new();
     for (key, contender) in view.analysis.contenders.iter().enumerate() {
         let label = &contender.label;
@@ -203,7 +203,7 @@ fn of_view<'a>(view: &WorkloadView<'a>) -> Vec<Lying<'a>> {
         for (which, layout) in both {
             // A workload that made no files left the device as it was.
             if let Some(layout) = layout.filter(|one| one.files > 0) {
-                all.push(Lying { key, label: label.clone(), which, layout });
+                all.push(LayoutRow { key, label: label.clone(), which, layout });
             }
         }
     }

@@ -27,7 +27,6 @@ use crate::{age, choice, overview, profile, stores, text};
 /// Most warnings that are shown unasked.
 const WARNINGS_MAX: usize = 6;
 
-/// The answer of a result.
 pub fn answer(source: &ResultSource) -> Vec<Block> {
     let (plan, analysis) = (&source.plan, &source.analysis);
     let loads = analysis.workloads.as_slice();
@@ -90,7 +89,7 @@ fn pictures(source: &ResultSource) -> Vec<Block> {
         _ => {
             let mut scans = scan::charts(source);
             let more = scans.split_off(scans.len().min(SCANS_SHOWN));
-            let benefit = benefit::of_workload(source);
+            let benefit = benefit::of_workloads(source);
             let all = scans.into_iter().chain(runs::every(source)).chain(benefit);
             let mut blocks = Block::charts(all);
             blocks.extend(
@@ -253,7 +252,6 @@ fn disturbance(analysis: &Analysis) -> Option<String> {
 /// One run in so many that the machine disturbed is told of.
 const DISTURBED_TOLD: usize = 20;
 
-/// Clauses as sentences.
 fn sentences(clauses: &[String]) -> String {
     let sentence = |clause: &String| text::capitalised(clause) + ".";
     clauses.iter().map(sentence).collect::<Vec<_>>().join(" ")

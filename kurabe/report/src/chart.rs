@@ -5,12 +5,10 @@
 
 use crate::table::Table;
 
-/// One chart.
 #[derive(Debug, Clone)]
 pub struct Chart {
     /// Identifier, unique in a page; also the name of the SVG file.
     pub id: String,
-    /// Heading.
     pub title: String,
     /// What is to be seen, in whole sentences with numbers: the text alternative.
     pub says: String,
@@ -54,7 +52,6 @@ impl Chart {
     }
 }
 
-/// An axis.
 #[derive(Debug, Clone)]
 pub struct Axis {
     /// What it measures, with its unit.
@@ -75,16 +72,13 @@ pub struct Axis {
 /// A mark of an axis.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tick {
-    /// Where.
     pub at: f64,
-    /// Its label.
     pub text: String,
 }
 
 /// An entry of the legend: what can be hidden.
 #[derive(Debug, Clone)]
 pub struct LegendEntry {
-    /// Its label.
     pub name: String,
     /// Which colour, dash and symbol of the palette.
     pub style: usize,
@@ -102,18 +96,15 @@ impl LegendEntry {
 /// Points that are drawn alike.
 #[derive(Debug, Clone)]
 pub struct ChartSeries {
-    /// Index of its key.
     pub key: usize,
     /// How they are drawn.
     pub mark: SeriesStyle,
-    /// The points.
     pub points: Vec<Point>,
 }
 
 /// How the points of a series are drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SeriesStyle {
-    /// A line.
     Line,
     /// A thin, pale line, for single trials behind their median.
     Faint,
@@ -144,18 +135,13 @@ pub enum SeriesStyle {
 /// What a mark stands for that is no contender's alone: an entry of the legend.
 #[derive(Debug, Clone)]
 pub struct Sign {
-    /// The mark.
     pub mark: SeriesStyle,
-    /// What it says.
     pub text: String,
 }
 
-/// One point.
 #[derive(Debug, Clone)]
 pub struct Point {
-    /// Horizontally.
     pub x: f64,
-    /// Vertically.
     pub y: f64,
     /// Lower end of its interval, or the start of a bar.
     pub low: Option<f64>,
@@ -228,19 +214,14 @@ pub fn undecided_sign(series: &[ChartSeries]) -> Vec<Sign> {
 /// Something behind the series that they are read against.
 #[derive(Debug, Clone)]
 pub enum Guide {
-    /// A vertical line.
     Line {
-        /// Where.
         x: f64,
-        /// Its label.
         text: String,
     },
     /// A horizontal line.
     Level {
-        /// Where.
         y: f64,
     },
-    /// A vertical band.
     Band {
         /// Left end.
         from: f64,

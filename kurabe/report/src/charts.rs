@@ -26,7 +26,6 @@ pub mod series;
 
 /// One workload of a source, and what every chart of it needs.
 pub struct WorkloadView<'a> {
-    /// The source.
     pub source: &'a ResultSource,
     /// The workload's place in the study.
     pub index: usize,

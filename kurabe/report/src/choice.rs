@@ -1,7 +1,7 @@
 //! Which contender to choose under which workload, in sentences: where contenders stand, who lost data, who
 //! failed; and what the counts of the device say.
 
-use lab::analysis::{Analysis, COUNTED_PER_WORK, Comparison, Cost, WorkloadAnalysis};
+use lab::analysis::{Analysis, COUNTED_PER_WORK, Comparison, ResourceUse, WorkloadAnalysis};
 use lab::plan::Plan;
 use lab::statistics::Verdict;
 use lab::words::ratio_with_interval;
@@ -131,8 +131,8 @@ fn counts(
     let said = |workload: &WorkloadAnalysis| {
         let [per_byte, per_mib] = COUNTED_PER_WORK;
         let amplification =
-            |cost: &Cost| cost.write_amplification.map(|value| format!("{value:.2}"));
-        let rate = |cost: &Cost| {
+            |cost: &ResourceUse| cost.write_amplification.map(|value| format!("{value:.2}"));
+        let rate = |cost: &ResourceUse| {
             let mib = cost.command_written_bytes? / (1 << 20) as f64;
             Some(text::plain(cost.device_flushes? / mib))
         };
@@ -145,8 +145,8 @@ fn counts(
         ];
         if parts.iter().all(|(said, _)| said.is_none()) {
             let [written, flushes] = COUNTED;
-            let bytes = |cost: &Cost| cost.device_written_bytes.map(text::bytes);
-            let count = |cost: &Cost| cost.device_flushes.map(text::count);
+            let bytes = |cost: &ResourceUse| cost.device_written_bytes.map(text::bytes);
+            let count = |cost: &ResourceUse| cost.device_flushes.map(text::count);
             parts = [
                 (apart(workload, plan, written, bytes), "written".to_string()),
                 (apart(workload, plan, flushes, count), flushes.to_string()),
@@ -175,7 +175,7 @@ fn apart(
     workload: &WorkloadAnalysis,
     plan: &Plan,
     metric: &str,
-    value: impl Fn(&Cost) -> Option<String>,
+    value: impl Fn(&ResourceUse) -> Option<String>,
 ) -> Option<String> {
     let value = |label: &str| value(&workload.contender(label)?.cost);
     let all = || workload.exploratory.iter().filter(|one| one.metric == metric);

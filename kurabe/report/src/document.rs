@@ -16,24 +16,19 @@ use crate::text::{distinct, grouped, list, prose};
 /// One piece of a document.
 #[derive(Debug, Clone)]
 pub enum Block {
-    /// A heading.
     Heading {
         /// 1 for the title, 2 for its parts and so on.
         level: u8,
         /// Identifier, unique in a page; none where it is empty.
         id: String,
-        /// Its text.
         text: String,
     },
     /// The sentence that a reader came for.
     Answer(String),
-    /// A paragraph.
     Text(String),
-    /// A table.
     Table {
         /// What it holds, for a reader who does not see it.
         caption: String,
-        /// The table.
         table: Table,
     },
     /// A chart, for the page alone: its numbers stand in tables.
@@ -52,23 +47,19 @@ pub enum Block {
         summary: String,
         /// Whether it is unfolded at first.
         open: bool,
-        /// What is folded.
         blocks: Vec<Block>,
     },
 }
 
 impl Block {
-    /// A heading.
     pub fn heading(level: u8, id: impl Into<String>, text: impl Into<String>) -> Block {
         Block::Heading { level, id: id.into(), text: text.into() }
     }
 
-    /// A table.
     pub fn table(caption: impl Into<String>, table: Table) -> Block {
         Block::Table { caption: caption.into(), table }
     }
 
-    /// Charts.
     pub fn charts(charts: impl IntoIterator<Item = Chart>) -> Vec<Block> {
         charts.into_iter().map(Block::Chart).collect()
     }
@@ -117,7 +108,6 @@ pub fn said_once(parts: &mut [(String, Vec<Block>)]) -> Vec<Block> {
     shared.into_iter().map(one).collect()
 }
 
-/// The kinds of paragraphs.
 const PARAGRAPHS: [fn(String) -> Block; 3] = [Block::Text, Block::Warning, Block::Note];
 
 /// The kind and the text of a paragraph.

@@ -195,7 +195,6 @@ fn with_costs(analysis: &Analysis) -> Value {
     value
 }
 
-/// One line of CSV.
 pub(crate) fn line(fields: impl IntoIterator<Item = impl AsRef<str>>) -> String {
     let fields = fields.into_iter().map(|field| text::csv(field.as_ref()).into_owned());
     let fields: Vec<String> = fields.collect();
@@ -244,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn the_figures_of_the_loads_have_columns_of_their_own() {
+    fn the_figures_of_the_workloads_have_columns_of_their_own() {
         let metric = |name: &str, value, unit| Metric::new(name, value, unit);
         let (mut one, mut other) = (record(), record());
         one.load = Some(WorkloadReport {

@@ -10,20 +10,15 @@ use crate::svg::{COLOURS, FONT, SvgDestination};
 use crate::table::{Cell, Table, Tone};
 use crate::text::escape;
 
-/// A heat map.
 #[derive(Debug, Clone)]
 pub struct HeatMap {
     /// Identifier, unique in a page; also the name of the SVG file.
     pub id: String,
-    /// Heading.
     pub title: String,
     /// What is to be seen: the text alternative.
     pub says: String,
-    /// What the columns are.
     pub column_title: String,
-    /// Heads of the columns.
     pub columns: Vec<String>,
-    /// Heads of the rows.
     pub rows: Vec<String>,
     /// The cells by row and column; None where nothing was measured.
     pub cells: Vec<Vec<Option<HeatCell>>>,
@@ -33,7 +28,6 @@ pub struct HeatMap {
     pub numbers: Table,
 }
 
-/// A cell.
 #[derive(Debug, Clone)]
 pub struct HeatCell {
     /// The cost, which is coloured.

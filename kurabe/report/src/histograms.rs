@@ -40,9 +40,7 @@ pub struct Histograms {
 /// under one workload.
 #[derive(Debug, Clone)]
 pub struct MergedHistogram {
-    /// Name of the workload.
     pub workload: String,
-    /// Label of the contender.
     pub contender: String,
     /// Kind of operation; [`OVERALL_OPERATION`] stands for all kinds together.
     pub operation: String,
@@ -56,11 +54,8 @@ pub struct MergedHistogram {
 /// Histograms of a trial that are left out, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HistogramDamage {
-    /// Name of the workload.
     pub workload: String,
-    /// Label of the contender.
     pub contender: String,
-    /// Number of the trial.
     pub trial: u32,
     /// The file and what is wrong with it.
     pub problem: String,
@@ -84,7 +79,6 @@ pub struct Bucket {
 }
 
 impl MergedHistogram {
-    /// Operations.
     pub fn count(&self) -> u64 {
         self.histogram.len()
     }

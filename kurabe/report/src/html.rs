@@ -13,7 +13,6 @@ use crate::text::escape;
 /// A document as the body of a page.
 #[derive(Debug, Default)]
 pub struct Rendered<'a> {
-    /// The body.
     pub body: String,
     /// Whether it has pictures of charts.
     pub has_charts: bool,
@@ -21,7 +20,6 @@ pub struct Rendered<'a> {
     said: BTreeSet<&'a str>,
 }
 
-/// Renders a document.
 pub fn render(blocks: &[Block]) -> Rendered<'_> {
     let mut rendered = Rendered::default();
     write_blocks(&mut rendered, blocks);

@@ -21,7 +21,6 @@ use crate::text;
 /// A shard that is not there, or not complete.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Missing {
-    /// Its number.
     pub number: u32,
     /// Where it is, if it was named.
     pub directory: Option<String>,
@@ -32,11 +31,9 @@ pub struct Missing {
 pub struct Merged<'a> {
     /// The shards, in the order of their numbers; at least one.
     pub sources: &'a [ResultSource],
-    /// What was measured where.
     pub machines: Vec<ResultMachine>,
     /// Whether all shards ran on one machine, so that each of them counts as a machine does.
     pub is_one_machine: bool,
-    /// The workloads.
     pub workloads: Vec<MergedWorkload>,
     /// The shards that are not there or not complete.
     pub missing: &'a [Missing],
@@ -51,10 +48,8 @@ pub struct ResultMachine {
     pub shards: Vec<usize>,
 }
 
-/// A workload on all machines.
 #[derive(Debug, Serialize)]
 pub struct MergedWorkload {
-    /// Its name.
     pub workload: String,
     /// A cost for each contender and metric that the study's error rate is promised for.
     pub costs: Vec<MergedCost>,
@@ -63,13 +58,9 @@ pub struct MergedWorkload {
 /// What one contender costs relative to the baseline.
 #[derive(Debug, Serialize)]
 pub struct MergedCost {
-    /// Label of the contender.
     pub contender: String,
-    /// Label of the baseline.
     pub baseline: String,
-    /// The metric.
     pub metric: String,
-    /// Its unit.
     pub unit: Unit,
     /// The cost on each machine; absent where it was not measured.
     pub each: Vec<Option<f64>>,
@@ -220,7 +211,6 @@ pub fn document(merged: &Merged<'_>) -> Vec<Block> {
     blocks
 }
 
-/// The blocks of a page.
 pub fn page(name: &str, blocks: &[Block]) -> Vec<Block> {
     let title = Block::heading(1, "", format!("{name}, merged"));
     std::iter::once(title).chain(blocks.iter().cloned()).collect()

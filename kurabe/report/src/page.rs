@@ -61,7 +61,7 @@ pub fn pictures(source: &ResultSource, beside: &[Block]) -> Vec<(String, String)
     let views = WorkloadView::all(source);
     if views.len() > 1 {
         let all = charts::scan::charts(source).into_iter().chain(charts::runs::every(source));
-        let all = all.chain(charts::benefit::of_workload(source));
+        let all = all.chain(charts::benefit::of_workloads(source));
         let all = all.chain(charts::ratio::overview(source));
         pictures.extend(all.collect::<Vec<_>>().iter().map(drawn));
     }

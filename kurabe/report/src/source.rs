@@ -20,7 +20,6 @@ use crate::histograms::Histograms;
 pub struct ResultSource {
     /// The directory's name as it was given, for headings and commands.
     pub name: String,
-    /// The plan.
     pub plan: Plan,
     /// The records that stand, in the order in which the trials ended.
     pub records: Vec<Record>,

@@ -123,7 +123,6 @@ impl ContenderRanking {
         ContenderRanking { ranked, direct, unknown, baseline, raw, same_within, is_brief }
     }
 
-    /// The same as a sentence.
     pub fn sentence(&self) -> String {
         format!("{}.", self.said().join("; "))
     }

@@ -110,7 +110,6 @@ const ROW_LABEL_HEIGHT: f64 = 18.0;
 /// Lines in the page have their places in a box of so many units a side.
 const BOX: f64 = 10_000.0;
 
-/// Draws a chart.
 pub fn draw(chart: &Chart, place: SvgDestination) -> String {
     match place {
         SvgDestination::Page => in_page(chart),

@@ -10,9 +10,7 @@ use trust::text;
 /// A cell with the colour that the terminal may give it.
 #[derive(Debug, Clone, Default)]
 pub struct Cell {
-    /// Its text.
     pub text: String,
-    /// Its tone.
     pub tone: Tone,
     /// The number behind the text, as it was computed, where there is one.
     pub value: Option<f64>,
@@ -30,7 +28,6 @@ pub enum Tone {
     Bad,
     /// Not decided, or doubtful.
     Uncertain,
-    /// A heading.
     Strong,
     /// Of less weight.
     Faint,
@@ -63,7 +60,6 @@ impl Screen {
         Screen { text: String::new(), colour }
     }
 
-    /// Whether it has colours.
     pub fn colour(&self) -> bool {
         self.colour
     }
@@ -118,7 +114,6 @@ impl From<&str> for Cell {
 }
 
 impl Cell {
-    /// A cell with a tone.
     pub fn toned(text: impl Into<String>, tone: Tone) -> Cell {
         Cell { text: text.into(), tone, value: None }
     }
@@ -150,14 +145,12 @@ const ALIGNED_COLUMNS_MAX: usize = 200;
 /// A table: the first column is left-aligned, the others right.
 #[derive(Debug, Clone, Default)]
 pub struct Table {
-    /// Column heads.
     pub heads: Vec<String>,
     /// Rows, each as long as `heads`.
     pub rows: Vec<Vec<Cell>>,
 }
 
 impl Table {
-    /// A table with these heads.
     pub fn new(heads: &[&str]) -> Table {
         Table { heads: heads.iter().map(|head| head.to_string()).collect(), rows: Vec::new() }
     }
@@ -216,7 +209,6 @@ impl Table {
         screen
     }
 
-    /// Markdown.
     pub fn markdown(&self) -> String {
         let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
         let mut out = line(self.heads.iter().map(|head| text::markdown(head)).collect());
@@ -245,7 +237,6 @@ fn parts(widths: &[usize], columns_max: usize) -> Vec<Vec<usize>> {
     parts
 }
 
-/// Writes some columns of rows.
 fn write_rows(rows: &[Vec<Cell>], columns: &[usize], widths: &[usize], screen: &mut Screen) {
     for row in rows {
         let mut owed = 2;

@@ -459,12 +459,10 @@ pub(crate) fn has_no_figure(workload: &WorkloadAnalysis, label: &str) -> bool {
         .is_none_or(|contender| contender.metrics.is_empty() || contender.violation().is_some())
 }
 
-/// A verdict in words.
 pub fn verdict_text(verdict: &Verdict) -> String {
     verdict.to_string()
 }
 
-/// The tone of a verdict.
 pub fn tone_of(verdict: &Verdict) -> Tone {
     match verdict {
         Verdict::Faster => Tone::Good,

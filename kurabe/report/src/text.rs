@@ -58,7 +58,6 @@ fn significant(value: f64) -> String {
     format!("{value:.*}", 4_usize.saturating_sub(digits_before))
 }
 
-/// A figure in its unit.
 pub fn figure(value: f64, unit: Unit) -> String {
     match unit {
         Unit::Nanoseconds => time(value),
@@ -69,7 +68,6 @@ pub fn figure(value: f64, unit: Unit) -> String {
     }
 }
 
-/// A figure and its interval.
 pub fn figure_with_interval(value: f64, interval: Option<(f64, f64)>, unit: Unit) -> String {
     match (unit, interval) {
         (Unit::Nanoseconds, _) => time_with_interval(value, interval),
@@ -158,7 +156,6 @@ pub fn fit(terminal_columns: usize) {
     TABLES.store(terminal_columns, Ordering::Relaxed);
 }
 
-/// Columns for a table.
 pub(crate) fn table_columns() -> usize {
     TABLES.load(Ordering::Relaxed)
 }

@@ -104,7 +104,7 @@ fn gates_bound_what_became_of_a_contender() {
 
 /// A gate never passes because there was nothing to judge.
 #[test]
-fn a_gate_on_a_load_that_is_not_the_same_was_not_tested() {
+fn a_gate_on_a_workload_that_is_not_the_same_was_not_tested() {
     let made = |commands: &[&str], first: &str| {
         let mut text = study(&["ext4", "xfs"], commands, 5);
         text.workloads[0].name = Some("first".into());

@@ -170,13 +170,13 @@ fn a_result_without_a_completed_trial_is_a_page_too() {
 }
 
 #[test]
-fn a_load_with_figures_shows_them_over_time() {
+fn a_workload_with_figures_shows_them_over_time() {
     let made = make(&study(&LABELS, &["true"], 5), |record| {
         let time = time_ns(record, &LABELS);
         complete(record, time);
         let mut load = workload_report(1e17 / time as f64);
         if (record.contender.label.as_str(), record.block) == ("xfs", 2) {
-            load.series[0].marks = vec![lab::workload::SeriesStyle {
+            load.series[0].marks = vec![lab::workload::SeriesMark {
                 at_ns: 2_000_000_000,
                 words: "throughput sank".into(),
             }];
@@ -384,7 +384,7 @@ fn a_cell_far_beyond_the_others_does_not_press_the_curves_together() {
 }
 
 #[test]
-fn several_loads_have_an_overview_and_a_fold_each() {
+fn several_workloads_have_an_overview_and_a_fold_each() {
     let made = make(&study(&LABELS, &["first", "second"], 4), |record| {
         complete(record, time_ns(record, &LABELS));
         true

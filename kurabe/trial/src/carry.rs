@@ -39,7 +39,7 @@ use crate::lower;
 use crate::nodes;
 use crate::scratch::Occupied;
 use crate::stop::StopFlag;
-use crate::tool::{StepFailure, Toolbox};
+use crate::tool::{StepFailure, Toolbox, failed};
 use crate::upper;
 use crate::user::User;
 use crate::warm::{self, search_path};
@@ -468,9 +468,8 @@ impl Trial<'_> {
                 let tracer = Tracer::begin(node.path(), size_bytes, journal, keeps, || {
                     let _ = crate::sys::priority::go_first();
                 });
-                self.tracer = Some(tracer.map_err(|problem| {
-                    StepFailure::of(format!("the device's requests cannot be traced: {problem}"))
-                })?);
+                self.tracer =
+                    Some(tracer.map_err(failed("the device's requests cannot be traced"))?);
             }
         }
         Ok(())
@@ -481,8 +480,8 @@ impl Trial<'_> {
         let Some(tracer) = self.tracer.take() else { return Ok(()) };
         let file = self.spec.trace.as_ref().and_then(|trace| trace.file.as_ref());
         let file = file.map(|path| self.host.open_writable(path, false)).transpose();
-        let file = file.map_err(|error| StepFailure::of(format!("the trace's file: {error}")))?;
-        let disks::TracedRequests { requests, lost_events, kept, picture } =
+        let file = file.map_err(failed("the trace's file"))?;
+        let disks::Traced { requests, lost_events, kept, picture } =
             tracer.end(file).map_err(StepFailure::of)?;
         self.record.trace = Some(TracedRequests { requests, lost_events, kept, picture });
         Ok(())
@@ -547,9 +546,7 @@ impl Trial<'_> {
     }
 
     fn take_report(&mut self, channel: WorkloadChannel) -> Result<(), StepFailure> {
-        let mut report = channel
-            .report()
-            .map_err(|error| StepFailure::of(format!("the workload's report: {error}")))?;
+        let mut report = channel.report().map_err(failed("the workload's report"))?;
         for excluded in std::mem::take(&mut report.excluded_phases) {
             self.record.exclude(excluded);
         }

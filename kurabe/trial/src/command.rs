@@ -33,7 +33,6 @@ use crate::sys::confine::{confine, monotonic_ns};
 use crate::user::{OWN_PROGRAM, User, kept_environment};
 use crate::workload::WorkloadChannel;
 
-/// How a command ended.
 #[derive(Debug)]
 pub enum CommandEnd {
     /// It exited or a signal ended it.
@@ -49,9 +48,7 @@ pub enum CommandEnd {
 pub struct CommandResult {
     /// From right before the exec to the exit, in ns.
     pub elapsed_ns: u64,
-    /// What it cost.
     pub usage: CommandUsage,
-    /// How it ended.
     pub end: CommandEnd,
     /// Whether processes of its group are still running.
     pub outlived: bool,
@@ -59,14 +56,12 @@ pub struct CommandResult {
     pub said: String,
 }
 
-/// What bounds a command.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct CommandBounds<'a> {
     /// The user as whom it runs, where that is another than this process's.
     pub user: Option<&'a User>,
     /// The control group that it joins.
     pub group: Option<&'a ControlGroup>,
-    /// When it is ended.
     pub deadline: Option<Instant>,
     /// What its standard output is, in the place of what is shown or thrown away.
     pub standard_output: Option<&'a File>,
@@ -78,7 +73,7 @@ const SAID_BYTES_MAX: usize = 4096;
 /// How long a stop or a bound can go unnoticed. The end of the command itself is noticed at once.
 const STOP_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Runs `line` in `directory` until it ends, `deadline` comes or `stop` is raised. With a `talk`,
+/// Runs `line` in `directory` until it ends, `deadline` comes or `stop` is raised. With a `channel`,
 /// it is `kurabe load`.
 pub fn run(
     line: &CommandLine,

@@ -20,7 +20,7 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use trust::mounts::{self, Mount};
-use trust::tree::{self, Step};
+use trust::tree::{self, WalkStep};
 
 use crate::ledger::{Ledger, NAME_PREFIX, Taken, random_name};
 use crate::sys::confine::confine;
@@ -212,7 +212,7 @@ fn members(path: &Path) -> BTreeSet<i32> {
     // A group that ends meanwhile has no members.
     let _ = walk_groups(path, |step| {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        if let Step::Directory(group) = step
+        if let WalkStep::Directory(group) = step
             && let Ok(list) = rustix::fs::openat(group, "cgroup.procs", flags, Mode::empty())
             && let Ok(text) = io::read_to_string(File::from(list))
         {
@@ -232,11 +232,13 @@ fn groups_below(path: &Path) -> Vec<PathBuf> {
 /// Removes a group without processes, after those that its processes made below it.
 fn remove_groups(path: &Path) -> io::Result<()> {
     let removed = walk_groups(path, |step| match step {
-        Step::Left(above, name) => match rustix::fs::unlinkat(above, name, AtFlags::REMOVEDIR) {
-            Err(Errno::NOENT) => Ok(()),
-            removed => removed,
-        },
-        Step::File(..) | Step::Directory(_) => Ok(()),
+        WalkStep::Left(above, name) => {
+            match rustix::fs::unlinkat(above, name, AtFlags::REMOVEDIR) {
+                Err(Errno::NOENT) => Ok(()),
+                removed => removed,
+            }
+        }
+        WalkStep::File(..) | WalkStep::Directory(_) => Ok(()),
     });
     match removed.and_then(|()| fs::remove_dir(path)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -245,7 +247,10 @@ fn remove_groups(path: &Path) -> io::Result<()> {
 }
 
 /// Walks a group and those below it. Its processes may have nested them as deep as they liked.
-fn walk_groups(path: &Path, visit: impl FnMut(Step<'_>) -> Result<(), Errno>) -> io::Result<()> {
+fn walk_groups(
+    path: &Path,
+    visit: impl FnMut(WalkStep<'_>) -> Result<(), Errno>,
+) -> io::Result<()> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let group = rustix::fs::open(path, flags, Mode::empty())?;
     Ok(tree::walk(group, path, visit)?)

@@ -44,10 +44,10 @@ use crate::lower;
 use crate::scratch::Occupied;
 use crate::stop::StopFlag;
 use crate::sys::enter_mount_namespace;
-use crate::tool::StepFailure;
+use crate::tool::{StepFailure, failed};
 use bench::{Bench, Streams, served_failure};
 use cause::Files;
-pub use cause::{FailureCause, Trace};
+pub use cause::{FailureCause, FileTrace};
 use judge::Acknowledged;
 pub use judge::{DiskCondition, Finding, Spent, Tally};
 pub(crate) use judge::{Receiver, finding_of, with_arguments};
@@ -72,7 +72,6 @@ const LEFT_OUT_STATES: usize = 4;
 const BENCHES_MAX: usize = 8;
 /// From this share of the time on in which a check ran, the user is told how to run several at once.
 const CHECKS_PERCENT: u64 = 60;
-/// Benches for each processor.
 const BENCHES_PER_PROCESSOR: usize = 2;
 /// Bound on giving back everything.
 const TEARDOWN_MAX: Duration = Duration::from_secs(60);
@@ -80,16 +79,13 @@ const TEARDOWN_MAX: Duration = Duration::from_secs(60);
 /// A state of an earlier recording.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct StateReplay {
-    /// What was recorded.
     pub log: Log,
-    /// The state.
     pub state: CrashState,
 }
 
 /// What the states showed.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CrashReport {
-    /// Acknowledgements of the workload.
     pub acknowledgements: usize,
     /// Writes of the workload that reached the device.
     pub writes: usize,
@@ -107,14 +103,12 @@ pub struct CrashReport {
     /// Those without which nothing was lost either, in words.
     #[serde(default)]
     pub needless: Vec<String>,
-    /// When what happened.
     #[serde(default)]
     pub timeline: Timeline,
     /// What went wrong beside the states.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
     /// Why the workload or the check can prove nothing, so that no state was tried.
-    #[serde(default)]
     pub refused: Option<String>,
     /// Time that trying took, in ns.
     pub trying_ns: u64,
@@ -136,11 +130,9 @@ pub struct Case {
     pub place: usize,
     /// The state with as little lost as possible; it was tried.
     pub state: CrashState,
-    /// What was found.
     pub finding: Finding,
     /// The last acknowledgement before the cut.
     pub last_acknowledgement: Option<String>,
-    /// The lost writes.
     pub lost: Vec<LostWrite>,
     /// Whether each of them is needed for the failure.
     pub is_minimal: bool,
@@ -148,14 +140,11 @@ pub struct Case {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost_member: Option<String>,
     /// Why it fails, as far as the recording says.
-    #[serde(default)]
     pub cause: Option<FailureCause>,
     /// What a file on the disk shows.
-    #[serde(default)]
-    pub trace: Option<Trace>,
+    pub trace: Option<FileTrace>,
 }
 
-/// A lost write.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct LostWrite {
     /// What it held: `bytes 0 to 4096 of wal`.
@@ -181,7 +170,6 @@ pub enum CrashVerdict {
 }
 
 impl CrashReport {
-    /// How it is judged.
     pub fn verdict(&self) -> CrashVerdict {
         match () {
             () if self.refused.is_some() => CrashVerdict::Refused,
@@ -232,7 +220,6 @@ pub struct Setting<'a> {
     pub scratch: &'a Arc<Occupied>,
     /// Where the processes of the host are looked for.
     pub host: &'a HostProc,
-    /// Ends it.
     pub stop: &'a StopFlag,
 }
 
@@ -261,19 +248,17 @@ pub fn carry_out(setting: Setting<'_>, emit: &mut dyn FnMut(&Event)) -> Record {
 }
 
 fn report(setting: Setting<'_>, emit: &mut dyn FnMut(&Event)) -> Result<CrashReport, StepFailure> {
-    let data = recording_file(setting)
-        .map_err(|error| StepFailure::of(format!("the file for the recording: {error}")))?;
+    let data = recording_file(setting).map_err(failed("the file for the recording"))?;
     let recording = data.try_clone();
     let benches = vec![Bench::new(setting, 1, &data)?];
     let share = setting.cuts.share.clone().map(serde_json::from_value).transpose();
-    let share =
-        share.map_err(|error| StepFailure::of(format!("the share cannot be read: {error}")))?;
+    let share = share.map_err(failed("the share cannot be read"))?;
     let mut trial = Trial { setting, emit, benches, share };
     let mut report = trial.whole(data);
     if is_kurabes_guest() {
         // A guest ends with its power cut.
         let synced = recording.and_then(|recording| recording.sync_all());
-        let synced = synced.map_err(|error| StepFailure::of(format!("the recording: {error}")));
+        let synced = synced.map_err(failed("the recording"));
         report = report.and_then(|report| synced.map(|()| report));
     }
     let cleared = trial.benches.iter().map(Bench::clear).fold(Ok(()), Result::and);
@@ -326,7 +311,7 @@ impl Trial<'_, '_> {
     fn whole(&mut self, data: File) -> Result<CrashReport, StepFailure> {
         if let Some(replay) = &self.setting.cuts.replay {
             let replay = serde_json::from_value(replay.clone())
-                .map_err(|error| StepFailure::of(format!("the state cannot be read: {error}")))?;
+                .map_err(failed("the state cannot be read"))?;
             return self.replay(&replay);
         }
         let recorded = match &self.share {
@@ -426,11 +411,11 @@ impl Trial<'_, '_> {
             let mut prepared = Value::Null;
             if bench.own_workload()?.is_some_and(|load| load.has_setup()) {
                 status("layout");
-                let (command, talk) =
-                    bench.talk(WorkloadStage::Setup, &*instance, None, Value::Null)?;
-                let streams = Streams { talk: Some(&talk), ..Streams::default() };
+                let (command, channel) =
+                    bench.channel(WorkloadStage::Setup, &*instance, None, Value::Null)?;
+                let streams = Streams { channel: Some(&channel), ..Streams::default() };
                 bench.run("the workload's layout", &command, &directory, streams)?;
-                let read = talk.report().map_err(StepFailure::of)?;
+                let read = channel.report().map_err(StepFailure::of)?;
                 prepared = read.prepared;
             }
             instance.sync(&mut tools)?;
@@ -521,8 +506,7 @@ impl Trial<'_, '_> {
                 let (tell, next, ready, act) = (tell.clone(), &next, &ready, &act);
                 scope.spawn(move || {
                     let entered = if count > 1 { enter_mount_namespace() } else { Ok(()) };
-                    let entered = entered
-                        .map_err(|error| StepFailure::of(format!("a mount namespace: {error}")));
+                    let entered = entered.map_err(failed("a mount namespace"));
                     // A namespace that is made later would keep what another has mounted by then.
                     ready.wait();
                     loop {
@@ -707,9 +691,7 @@ impl Trial<'_, '_> {
         let node = self.benches[0].node();
         let image = self.setting.host.open_writable(path, false);
         let copied = image.and_then(|image| copy_written(&File::open(node.path())?, &image, log));
-        copied.map_err(|error| {
-            StepFailure::of(format!("the disk of the case could not be written: {error}"))
-        })
+        copied.map_err(failed("the disk of the case could not be written"))
     }
 
     fn status(&mut self, text: &str) {

@@ -50,7 +50,6 @@ use crate::stop::StopFlag;
 /// All kinds, in the order in which messages name them.
 static KINDS: [&DeviceKind; 3] = [&image::LOOP, &memory::MEM, &disk::DISK];
 
-/// A kind of device.
 struct DeviceKind {
     /// The word before the colon.
     name: &'static str,
@@ -147,7 +146,6 @@ pub fn part_bytes(whole_bytes: u64, of: u32) -> u64 {
 
 /// What a trial found of its device.
 pub trait AttachedFacts: Send {
-    /// Size in bytes.
     fn size_bytes(&self) -> u64;
 
     /// What messages call it.
@@ -202,7 +200,6 @@ pub struct Making<'a> {
     pub request: String,
     /// Kurabe's own directory, for an image whose place nobody named.
     pub own: &'a Directory,
-    /// Ends it.
     pub stop: &'a StopFlag,
     /// Hears how far the filling has come, several times a second.
     pub report: &'a mut dyn FnMut(FillProgress),
@@ -228,7 +225,6 @@ pub struct AttachSite<'a> {
     pub scratch: &'a Occupied,
     /// The host's processes.
     pub host: &'a HostProc,
-    /// Ends it.
     pub stop: &'a StopFlag,
 }
 
@@ -428,12 +424,12 @@ pub fn obstacle(path: &Path) -> Option<String> {
 /// An image that takes no space but what is written to it, to try something on.
 pub fn sparse(own: &Directory, size_bytes: u64) -> io::Result<Box<dyn PreparedDevice>> {
     let file = own.nameless_file().map_err(io::Error::other)?;
-    held::Held::sparse(&image::LOOP, file, size_bytes, false)
+    held::FilledFile::sparse(&image::LOOP, file, size_bytes, false)
 }
 
 /// The same in a file of the caller's, which holds what is written to it and nothing else.
 pub fn kept(file: File, size_bytes: u64) -> io::Result<Box<dyn PreparedDevice>> {
-    held::Held::sparse(&image::LOOP, file, size_bytes, true)
+    held::FilledFile::sparse(&image::LOOP, file, size_bytes, true)
 }
 
 /// Refuses what is no layer, with the next step.

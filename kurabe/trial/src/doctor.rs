@@ -244,7 +244,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_file_system_and_load_tool_is_looked_at() {
+    fn every_file_system_and_workload_tool_is_looked_at() {
         let diagnosis = examine();
         for file_system in filesystem::all() {
             let item = diagnosis.items.iter().find(|item| item.name == file_system.name).unwrap();

@@ -12,14 +12,11 @@ use serde_with_macros::skip_serializing_none;
 use crate::stop::StopFlag;
 use crate::tool::Toolbox;
 
-/// The machine.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MachineFacts {
-    /// Version of kurabe.
     pub kurabe_version: String,
     /// Tells this machine from others without naming it: a hash of its host name and identifier.
-    #[serde(default)]
     pub identity: Option<String>,
     /// Kernel release and version, as `uname -rv` prints them.
     pub kernel: String,
@@ -33,7 +30,6 @@ pub struct MachineFacts {
     pub cpus: usize,
     /// The frequency governor of the first CPU.
     pub cpu_governor: Option<String>,
-    /// Memory in bytes.
     pub memory_bytes: Option<u64>,
     /// The hypervisor, when the machine says that it is a virtual one.
     pub virtualisation: Option<String>,
@@ -54,7 +50,6 @@ const WRITEBACK: &[&str] = &[
 ];
 
 impl MachineFacts {
-    /// Reads the facts of this machine.
     pub fn read() -> MachineFacts {
         let name = rustix::system::uname();
         let text = |path: &str| {

@@ -173,7 +173,6 @@ pub struct FileSystem {
     reason = "there is one of each in the program, and none is moved"
 )]
 enum FileSystemKind {
-    /// The kernel mounts it.
     Kernel(KernelFileSystem),
     /// It has a way of its own.
     Own(fn(InstanceContext) -> Box<dyn Instance>),
@@ -319,7 +318,6 @@ impl FileSystem {
     }
 }
 
-/// What an instance is given.
 #[derive(Debug, Clone)]
 pub struct InstanceContext {
     /// Device node; absent for what needs no device.
@@ -394,7 +392,6 @@ impl InstanceContext {
         place.join("mount")
     }
 
-    /// The device's node.
     fn node(&self) -> &DeviceNode {
         self.node.as_ref().expect("a file system that is made has a device")
     }
@@ -446,7 +443,6 @@ pub trait Instance: Send {
     /// What it reports of itself, once it was made; not timed.
     fn geometry(&mut self, tools: &mut Toolbox) -> Result<String, StepFailure>;
 
-    /// Mounts it.
     fn mount(&mut self, _: &mut Toolbox) -> Result<(), StepFailure> {
         Ok(())
     }
@@ -521,7 +517,6 @@ pub trait Instance: Send {
         Ok(())
     }
 
-    /// Unmounts it.
     fn unmount(&mut self, _: &mut Toolbox) -> Result<(), StepFailure> {
         Ok(())
     }
@@ -623,7 +618,6 @@ pub fn of(contender: &Contender) -> Result<&'static FileSystem, String> {
     Ok(file_system)
 }
 
-/// The file system of this name.
 pub fn by_name(name: &str) -> Option<&'static FileSystem> {
     all().iter().copied().find(|file_system| file_system.name == name)
 }

@@ -11,11 +11,9 @@ pub struct KernelLog(Option<File>);
 
 /// Bytes of one entry at most: the kernel's own limit for a reader.
 const ENTRY_BYTES_MAX: usize = 8192;
-/// Lines that are kept.
 const LINES_MAX: usize = 5;
 
 impl KernelLog {
-    /// The log from now on.
     pub fn from_now() -> KernelLog {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let opened = rustix::fs::open("/dev/kmsg", flags, Mode::empty());

@@ -43,10 +43,7 @@ const SCRATCH_LEDGER_PREFIX: &str = "taken-";
 pub enum Taken {
     /// A trial's directory in kurabe's own, with everything in it; what is mounted below it is
     /// unmounted, what its ledger names is given back, and it is removed.
-    Scratch {
-        /// Its name.
-        name: String,
-    },
+    Scratch { name: String },
     /// The directory that a trial makes in an existing one of the user's, with everything in it.
     Subdirectory {
         /// Absolute path of the user's directory.
@@ -71,7 +68,6 @@ pub enum Taken {
     },
 }
 
-/// One line of a ledger.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Line {
@@ -141,7 +137,6 @@ impl Ledger {
         }
     }
 
-    /// What is held now.
     pub fn held(&self) -> Vec<Taken> {
         self.lock().held.values().cloned().collect()
     }

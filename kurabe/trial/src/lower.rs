@@ -36,7 +36,7 @@ use crate::filesystem::kernel::drop_pages_of;
 use crate::filesystem::{self, FileSystem, Instance, LayerTool, missing_of};
 use crate::node::DeviceNode;
 use crate::scratch::Occupied;
-use crate::tool::{StepFailure, Toolbox};
+use crate::tool::{StepFailure, Toolbox, failed};
 use crate::upper;
 
 pub use on_stack::OnStack;
@@ -73,7 +73,6 @@ pub struct Lower {
     open: fn(&LowerLocation, &mut Toolbox) -> Result<PathBuf, StepFailure>,
     /// Whether it still makes its members equal.
     is_syncing: fn(&LowerLocation) -> bool,
-    /// The command that describes it.
     describe: fn(&LowerLocation) -> Vec<String>,
     /// The commands that take it down, in their order.
     close: fn(&LowerLocation) -> Vec<Vec<String>>,
@@ -102,7 +101,6 @@ pub struct LowerLocation {
     name: String,
     /// Its number among the layers, from the lowest one.
     index: usize,
-    /// How it is written.
     layer: Layer,
     /// The key, in memory, for a layer that encrypts.
     key: File,
@@ -131,7 +129,6 @@ impl LowerLocation {
         Path::new("/dev/mapper").join(&self.name)
     }
 
-    /// The number of its members.
     fn members(&self) -> u32 {
         self.layer.argument.as_deref().and_then(|text| text.parse().ok()).unwrap_or(1)
     }
@@ -148,7 +145,6 @@ impl LowerLocation {
     }
 }
 
-/// An option up to its `=`.
 fn option_of(word: &str) -> &str {
     word.find('=').map_or(word, |at| &word[..=at])
 }
@@ -177,7 +173,6 @@ pub fn all() -> &'static [&'static Lower] {
     ALL
 }
 
-/// The layer of this name.
 pub fn by_name(name: &str) -> Option<&'static Lower> {
     all().iter().copied().find(|lower| lower.name == name)
 }
@@ -241,7 +236,6 @@ impl Lower {
         ))
     }
 
-    /// How it is written.
     pub fn notation(&self) -> String {
         match self.made_of {
             MadeOf::Members(_) => format!("{}:N", self.name),
@@ -401,7 +395,6 @@ pub struct LowerStack {
     devices: Vec<(DeviceNode, u64)>,
     scratch: Arc<Occupied>,
     opened: Vec<Opened>,
-    /// What its keys are.
     keys: Keys,
     /// The number of a member that the lowest layer which can do without has lost.
     lost: Option<u32>,
@@ -693,9 +686,7 @@ fn wipe(path: &Path) -> Result<(), StepFailure> {
         let size_bytes = device.seek(SeekFrom::End(0))?;
         wipe_signatures(&device, &(0..size_bytes))
     });
-    wiped.map_err(|error| {
-        StepFailure::of(format!("wiping signatures of {}: {error}", path.display()))
-    })
+    wiped.map_err(failed(format_args!("wiping signatures of {}", path.display())))
 }
 
 /// A key, which no file has.

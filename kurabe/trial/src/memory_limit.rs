@@ -29,9 +29,7 @@ const VERSION_2: Files =
 /// Memory that can be used without swapping and within the limits of this process's control groups, in
 /// bytes.
 ///
-/// # Errors
-///
-/// `/proc/meminfo` does not say what is available.
+/// Errors: `/proc/meminfo` does not say what is available.
 pub fn available_bytes() -> io::Result<u64> {
     let missing =
         || io::Error::new(io::ErrorKind::InvalidData, "/proc/meminfo has no MemAvailable");

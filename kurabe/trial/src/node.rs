@@ -27,9 +27,7 @@ impl DeviceNode {
     /// The device must stay open as long as the node is used, so that its number cannot pass to
     /// another device.
     ///
-    /// # Errors
-    ///
-    /// `device` is no block device; mknod(2) failed.
+    /// Errors: `device` is no block device; mknod(2) failed.
     pub fn of(device: &File, shown: &Path, scratch: &Occupied) -> io::Result<DeviceNode> {
         let stat = rustix::fs::fstat(device)?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::BlockDevice {
@@ -68,7 +66,6 @@ impl DeviceNode {
         })
     }
 
-    /// The path for programs.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -17,7 +17,6 @@ pub fn address(number: u32) -> [u8; 4] {
     [10, 0, 0, u8::try_from(number).expect("there are few nodes")]
 }
 
-/// The address as text.
 pub fn address_text(number: u32) -> String {
     std::net::Ipv4Addr::from(address(number)).to_string()
 }

@@ -4,7 +4,7 @@
 //! In it lie the trial's ledger and the *work*, in which the trial makes its mount point and files.
 //! Invariants: a name is used once; nothing is made in the directory by a path that a stranger
 //! could change; and where the trial has a mount namespace of its own, its commands find nothing
-//! in kurabe's own directory but the work.
+//! in kurabe's own directory but the working directory.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -19,20 +19,20 @@ use trust::{Directory, way};
 use crate::ledger::{self, CleanReport, Ledger, Taken};
 use crate::sys;
 
-/// Rights of the work. Whoever else is to pass it is let in with what is handed over to them.
+/// Rights of the working directory. Whoever else is to pass it is let in with what is handed over to them.
 const WORK_MODE: u32 = 0o700;
 
 /// Rights of what covers kurabe's own directory in a trial's mount namespace: it holds nothing but
-/// the work.
+/// the working directory.
 const COVER_MODE: u32 = 0o711;
 
-/// Name of the work in the scratch directory.
+/// Name of the working directory in the scratch directory.
 const WORK: &str = "work";
 
-/// Name of the directory for device nodes in the work.
+/// Name of the directory for device nodes in the working directory.
 const NODES: &str = "devices";
 
-/// Name of the directory in the work for what lies below a layer over a directory.
+/// Name of the directory in the working directory for what lies below a layer over a directory.
 const BELOW: &str = "below";
 
 /// A scratch directory that the runner made.
@@ -60,7 +60,6 @@ impl Scratch {
         }
     }
 
-    /// Its path, for the trial.
     pub fn path(&self) -> PathBuf {
         self.own.path().join(&self.name)
     }
@@ -88,7 +87,7 @@ pub struct Occupied {
 }
 
 impl Occupied {
-    /// Occupies the scratch directory of the calling process's trial and makes its work.
+    /// Occupies the scratch directory of the calling process's trial and makes its working directory.
     /// Errors: the directory is being cleaned or gone: the runner is dead, and nothing may be taken
     /// any more. A stranger could change it.
     pub fn enter(path: &Path) -> io::Result<Occupied> {

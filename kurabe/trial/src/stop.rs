@@ -28,7 +28,6 @@ impl StopFlag {
         Ok(stop)
     }
 
-    /// Raises the flag.
     pub fn raise(&self) {
         self.raised.store(true, Ordering::SeqCst);
     }

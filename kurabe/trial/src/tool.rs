@@ -5,6 +5,7 @@
 //! the record. What the command of the *user* costs is measured elsewhere; this file knows nothing
 //! of phases.
 
+use std::fmt;
 use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
@@ -26,7 +27,6 @@ use crate::sys;
 /// Why a step of a trial did not come to its end.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StepFailure {
-    /// It failed.
     #[error("{}", format!("{message}\n{output}").trim_end())]
     Failed {
         /// What happened, in one line.
@@ -37,7 +37,6 @@ pub enum StepFailure {
     /// The bound on the trial came first.
     #[error("the bound on the trial was reached")]
     TimedOut,
-    /// The study was stopped.
     #[error("the study was stopped")]
     Stopped,
 }
@@ -85,6 +84,11 @@ impl StepFailure {
     pub fn explained(message: impl Into<String>, printed: &str) -> StepFailure {
         StepFailure::Failed { message: message.into(), output: explanation(printed, LINES_MAX) }
     }
+}
+
+/// The failure of something, with its error.
+pub(crate) fn failed<E: fmt::Display>(what: impl fmt::Display) -> impl FnOnce(E) -> StepFailure {
+    move |error| StepFailure::of(format!("{what}: {error}"))
 }
 
 /// Bytes of each stream that are kept. `dumpe2fs -h` and `zfs get all` need a few thousand.
@@ -279,10 +283,11 @@ impl Toolbox {
         }
         let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
         let mut command = command_for(&words)?;
-        let mut child =
-            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(|error| {
-                StepFailure::of(format!("'{}' cannot be started: {error}", words[0]))
-            })?;
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(failed(format_args!("'{}' cannot be started", words[0])))?;
         let stdout = child.stdout.take().expect("it was piped");
         let stdout = Reader::begin(stdout, kept_bytes_max, None);
         let stderr = child.stderr.take().expect("it was piped");

@@ -34,7 +34,7 @@ use crate::filesystem::{
 use crate::host_proc::HostProc;
 use crate::ledger::random_name;
 use crate::scratch::Occupied;
-use crate::tool::{StepFailure, Toolbox};
+use crate::tool::{StepFailure, Toolbox, failed};
 use crate::user::User;
 
 /// What a layer over a directory is and needs.
@@ -102,9 +102,7 @@ pub fn why_not_for_users(contender: &Contender) -> Option<String> {
 pub struct UpperLocation<'a> {
     /// The directory of the layer below.
     pub below: &'a Path,
-    /// Where it is mounted.
     pub point: &'a Path,
-    /// How it is written.
     pub layer: &'a Layer,
     /// A file with the password, while it is prepared and mounted.
     pub password: &'a Path,
@@ -173,7 +171,6 @@ pub fn all() -> &'static [&'static Upper] {
     &ALL
 }
 
-/// The layer of this name.
 pub fn by_name(name: &str) -> Option<&'static Upper> {
     all().iter().copied().find(|upper| upper.name == name)
 }
@@ -441,7 +438,7 @@ impl Over {
     /// Makes the place for what lies below.
     fn make_below(&self) -> Result<(), StepFailure> {
         let made = self.scratch.make_below();
-        made.map_err(|error| StepFailure::of(format!("making a place for what is below: {error}")))
+        made.map_err(failed("making a place for what is below"))
     }
 
     /// Mounts the layer, once that below is mounted.
@@ -449,9 +446,9 @@ impl Over {
         make_mount_point(&self.point)?;
         let mut options = OpenOptions::new();
         let written = options.write(true).create_new(true).mode(0o600).open(&self.password);
-        written.and_then(|mut file| file.write_all(PASSWORD)).map_err(|error| {
-            StepFailure::of(format!("writing the password of {}: {error}", self.upper.name))
-        })?;
+        written
+            .and_then(|mut file| file.write_all(PASSWORD))
+            .map_err(failed(format_args!("writing the password of {}", self.upper.name)))?;
         let mounted = self.mount_with_password(tools);
         let _ = fs::remove_file(&self.password);
         mounted

@@ -18,7 +18,6 @@ use trust::{Directory, program};
 
 use crate::sys::confine::{UserIdentity, confine};
 
-/// A user of this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct User {
     name: String,
@@ -108,7 +107,6 @@ impl User {
         Ok(Some(User { name: known.name, identity, home: known.dir, shell: known.shell }))
     }
 
-    /// Its numbers.
     pub(crate) fn identity(&self) -> UserIdentity {
         self.identity.clone()
     }
@@ -197,9 +195,7 @@ impl User {
     /// A program that the user may not execute by its own mode, as one that was built under umask 077,
     /// is copied into memory once.
     ///
-    /// # Errors
-    ///
-    /// There is no memory for it, or this kernel executes nothing from memory (`vm.memfd_noexec`).
+    /// Errors: there is no memory for it, or this kernel executes nothing from memory (`vm.memfd_noexec`).
     pub(crate) fn own_program(&self) -> Result<PathBuf, String> {
         static COPY: OnceLock<File> = OnceLock::new();
         if self.succeeds(program::itself().arg("--version")) {

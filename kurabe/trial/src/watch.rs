@@ -162,7 +162,6 @@ impl Reading {
     }
 }
 
-/// The directories of all processors.
 fn processors(root: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(root.join("sys/devices/system/cpu")).into_iter().flatten().flatten();
     let is_processor = |entry: &fs::DirEntry| {
@@ -215,7 +214,6 @@ fn moved_bytes(text: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// A machine of files.
     struct Machine(tempfile::TempDir);
 
     impl Machine {

@@ -29,7 +29,7 @@ const TASK_BYTES_MAX: u64 = 64 << 20;
 /// Bytes of a report: of the histograms, the series and the tool's own figures in it.
 const REPORT_BYTES_MAX: u64 = 256 << 20;
 
-/// The two ends of a talk with `kurabe load`: the task is its standard input, the report its
+/// The two ends of a channel to `kurabe load`: the task is its standard input, the report its
 /// standard output. Both are memory without a name, which nobody else can put anything into.
 #[derive(Debug)]
 pub struct WorkloadChannel {
@@ -39,7 +39,6 @@ pub struct WorkloadChannel {
 }
 
 impl WorkloadChannel {
-    /// Begins one.
     pub fn begin(task: &WorkloadTask) -> io::Result<WorkloadChannel> {
         let memory =
             |name| Ok::<_, io::Error>(File::from(memfd_create(name, MemfdFlags::CLOEXEC)?));
@@ -64,9 +63,7 @@ impl WorkloadChannel {
 
     /// The command that carries the workload out as `user`, or else as this process's.
     ///
-    /// # Errors
-    ///
-    /// The user cannot execute this program.
+    /// Errors: the user cannot execute this program.
     pub fn command(user: Option<&User>) -> Result<CommandLine, StepFailure> {
         let program = match user {
             Some(user) => user.own_program().map_err(StepFailure::of)?.display().to_string(),
@@ -76,7 +73,6 @@ impl WorkloadChannel {
         Ok(CommandLine::Words(words.chain(trust::owner::words()).collect()))
     }
 
-    /// What the workload has reported.
     pub fn report(mut self) -> Result<WorkloadReport, String> {
         let text = self
             .report

@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use lab::contender::Contender;
 use lab::spec::Device;
-use lab::watched::{self, Cause, Watched};
+use lab::watched::{self, DisturbanceCause, Watched};
 use measure::durable::{WholeSync, run_words};
 use trial::device::{
-    self, AttachSite, Attached, BlockDeviceFacts, DeviceError, DeviceRequest, Prepared,
+    self, AttachSite, Attached, BlockDeviceFacts, DeviceError, DeviceRequest, PreparedDevice,
 };
 use trial::filesystem::{self, InstanceContext};
 use trial::host_proc::HostProc;
@@ -128,7 +128,7 @@ fn contender(text: &str) -> Contender {
 }
 
 /// Runs a test on a memory device of its own, with a directory for its files, where that can be had.
-fn on_memory(device: &str, test: impl FnOnce(&dyn Prepared, &Path)) {
+fn on_memory(device: &str, test: impl FnOnce(&dyn PreparedDevice, &Path)) {
     if !private_root() {
         return;
     }
@@ -285,7 +285,7 @@ fn a_real_device_is_claimed_filled_used_and_wiped() {
 }
 
 /// Makes and mounts only: the device is no loop device of kurabe's, so nothing is removed.
-fn live_on_real(contender: &Contender, prepared: &dyn Prepared, scratch: &Arc<Occupied>) {
+fn live_on_real(contender: &Contender, prepared: &dyn PreparedDevice, scratch: &Arc<Occupied>) {
     drop(prepared.claim_again().unwrap());
     let device = prepared.device();
     let mut attached = attach(device, false, scratch).unwrap();
@@ -333,11 +333,11 @@ struct Live<'a> {
     instance: Box<dyn filesystem::Instance>,
     attached: device::Attached,
     tools: Toolbox,
-    prepared: &'a dyn Prepared,
+    prepared: &'a dyn PreparedDevice,
 }
 
 impl<'a> Live<'a> {
-    fn begin(prepared: &'a dyn Prepared, text: &str, scratch: &Arc<Occupied>) -> Live<'a> {
+    fn begin(prepared: &'a dyn PreparedDevice, text: &str, scratch: &Arc<Occupied>) -> Live<'a> {
         let contender = contender(text);
         let attached = attach(prepared.device(), false, scratch).unwrap();
         let stage = InstanceContext::new(
@@ -779,6 +779,6 @@ fn a_writer_beside_a_run_is_seen_on_the_images_disk() {
     let all = ended.since(&looked, Some(lab::record::DeviceDelta::default())).others_bytes.unwrap();
     assert!(all - seen.others_bytes.unwrap() >= 32 << 20, "{seen:?}");
     let seen = Watched { stolen_ns: None, throttled: None, ..seen };
-    assert_eq!(watched::causes(&[Some(seen)]), [Some(Cause::OthersOnDisk)], "{seen:?}");
+    assert_eq!(watched::causes(&[Some(seen)]), [Some(DisturbanceCause::OthersOnDisk)], "{seen:?}");
     attached.detach().unwrap();
 }

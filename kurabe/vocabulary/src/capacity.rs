@@ -8,7 +8,6 @@ use crate::quantity::size_text;
 /// The space that a workload has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Capacity {
-    /// Bytes.
     pub bytes: u64,
     /// What has them: `the device`.
     pub holder: String,

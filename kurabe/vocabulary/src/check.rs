@@ -40,7 +40,6 @@ pub struct Check {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CheckVerdict {
-    /// It held each time.
     Held,
     /// It did not at least once.
     Violated,
@@ -51,7 +50,6 @@ pub enum CheckVerdict {
 }
 
 impl CheckVerdict {
-    /// The verdict in words.
     pub fn words(self) -> &'static str {
         match self {
             CheckVerdict::Held => "held",
@@ -88,7 +86,6 @@ impl Check {
         }
     }
 
-    /// What follows from it.
     pub fn verdict(&self) -> CheckVerdict {
         match (self.violated, self.tried) {
             (1.., _) if self.not_promised => CheckVerdict::NotPromised,

@@ -12,13 +12,11 @@ pub enum CommandLine {
     Shell {
         /// The shell, with its own arguments: `["sh"]`, `["bash", "--norc"]`.
         shell: Vec<String>,
-        /// The line.
         line: String,
     },
 }
 
 impl CommandLine {
-    /// The words that are executed.
     pub fn words(&self) -> Vec<String> {
         match self {
             CommandLine::Words(words) => words.clone(),

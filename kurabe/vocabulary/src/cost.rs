@@ -3,6 +3,7 @@
 //! Integers for nanoseconds and bytes. What could not be measured is absent, never zero.
 
 use serde::{Deserialize, Serialize};
+use serde_with_macros::skip_serializing_none;
 
 /// A timed part of a trial, in the order in which they happen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -16,7 +17,6 @@ pub enum Phase {
     Mkfs,
     /// Putting an aged file system on the device, in the place of making one.
     Restore,
-    /// Mounting it.
     Mount,
     /// The user's `--setup`.
     Setup,
@@ -34,7 +34,6 @@ pub enum Phase {
     Prepare,
     /// Starting a database's server.
     Start,
-    /// The workload.
     Run,
     /// Reading everything back to compare it, within the workload but not in the run's cost.
     Verify,
@@ -44,7 +43,6 @@ pub enum Phase {
     Sync,
     /// The user's `--cleanup`.
     Cleanup,
-    /// Unmounting.
     Unmount,
     /// The read-only check of the file system.
     Check,
@@ -104,18 +102,16 @@ impl Phase {
 }
 
 /// One phase's cost.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PhaseRecord {
-    /// Which.
     pub phase: Phase,
     /// Wall time in ns.
     pub elapsed_ns: u64,
     /// What the block device did meanwhile.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<DeviceDelta>,
     /// CPU time that the whole machine spent meanwhile, in ns: the command's, the kernel's
     /// threads', a user-space file system's and anybody else's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine_cpu_ns: Option<u64>,
 }
 
@@ -125,15 +121,12 @@ pub struct PhaseRecord {
 pub struct DeviceDelta {
     /// Read requests completed.
     pub reads: u64,
-    /// Bytes read.
     pub read_bytes: u64,
     /// Write requests completed.
     pub writes: u64,
-    /// Bytes written.
     pub written_bytes: u64,
     /// Discard requests completed.
     pub discards: u64,
-    /// Bytes discarded.
     pub discarded_bytes: u64,
     /// Flush requests completed.
     pub flushes: u64,
@@ -177,13 +170,12 @@ impl std::ops::Sub for DeviceDelta {
 }
 
 /// What the command and its children cost, from wait4(2) and `/proc/PID/io`.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
 pub struct CommandUsage {
     /// Exit code, when it exited.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
     /// Signal that ended it, when one did.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
     /// CPU time in user mode, in ns.
     pub user_ns: u64,
@@ -192,17 +184,13 @@ pub struct CommandUsage {
     /// Resident set of the largest process, in bytes.
     pub memory_bytes_max: u64,
     /// Bytes passed to write calls, pipes included (`wchar`).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write_call_bytes: Option<u64>,
     /// Bytes passed to read calls, pipes included (`rchar`).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_call_bytes: Option<u64>,
     /// Bytes that the command sent towards storage: pages made dirty, direct writes
     /// (`write_bytes` less `cancelled_write_bytes`).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage_written_bytes: Option<u64>,
     /// Bytes that the command caused to be fetched from storage (`read_bytes`).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage_read_bytes: Option<u64>,
 }
 

@@ -51,9 +51,7 @@ pub trait Generator {
 
     /// Reads the files that it names (programs, jobs) into it. Touches nothing.
     ///
-    /// # Errors
-    ///
-    /// A file that cannot be read or understood; the text points at the place.
+    /// Errors: a file that cannot be read or understood; the text points at the place.
     fn read(&mut self) -> Result<(), String> {
         Ok(())
     }
@@ -76,9 +74,7 @@ pub trait Generator {
     /// Refuses options that the installed tool does not take. Nothing is refused where the tool is
     /// missing.
     ///
-    /// # Errors
-    ///
-    /// The option and its value, with the tool's words and the next step.
+    /// Errors: the option and its value, with the tool's words and the next step.
     fn check_options(&self) -> Result<(), String> {
         Ok(())
     }
@@ -86,9 +82,7 @@ pub trait Generator {
     /// Refuses a workload that cannot run here: a tool that is missing, more data than there is capacity
     /// for. Touches nothing; the workload's files must have been read.
     ///
-    /// # Errors
-    ///
-    /// What is missing, with the package; or both sizes.
+    /// Errors: what is missing, with the package; or both sizes.
     fn check(&self, capacity: Option<&Capacity>) -> Result<(), String>;
 
     /// What it is going to do, in words, and whether it fits; its files must have been read.
@@ -119,9 +113,7 @@ pub trait Generator {
 
     /// Lays out what must be there before the run is measured.
     ///
-    /// # Errors
-    ///
-    /// What failed, in words for a record.
+    /// Errors: what failed, in words for a record.
     fn set_up(&self, _task: &WorkloadTask, _stop: &AtomicBool) -> Result<LaidOut, String> {
         Ok(LaidOut::default())
     }
@@ -152,9 +144,7 @@ pub trait Generator {
 
     /// The measured part of a trial, or the part of it that the task names.
     ///
-    /// # Errors
-    ///
-    /// What failed, in words for a record.
+    /// Errors: what failed, in words for a record.
     fn run(&self, task: &WorkloadTask, stop: &AtomicBool) -> Result<WorkloadReport, String>;
 
     /// Whether it says what it has made durable ([`WorkloadTask::acknowledgements`]) and can look for that
@@ -205,19 +195,16 @@ impl From<Value> for LaidOut {
 pub struct Amount {
     /// What is meant: `the counted time`.
     pub what: String,
-    /// How much.
     pub value: f64,
     /// The same in words, `3 s`; empty where a share of it says all.
     pub words: String,
 }
 
 impl Amount {
-    /// A measure with its words.
     pub fn new(what: impl Into<String>, value: f64, words: impl Into<String>) -> Amount {
         Amount { what: what.into(), value, words: words.into() }
     }
 
-    /// A size in bytes.
     pub fn size(what: impl Into<String>, bytes: u64) -> Amount {
         Amount::new(what, bytes as f64, size_text(bytes))
     }
@@ -235,7 +222,6 @@ pub enum BareTarget {
 /// A key of a study file, and the flag of the same name.
 #[derive(Debug)]
 pub struct WorkloadKey {
-    /// Its name.
     pub name: &'static str,
     /// What it does, for help and reference.
     pub help: &'static str,
@@ -254,7 +240,6 @@ pub enum Form {
     Text(&'static str),
     /// A text that may be options of another program, with dashes in front.
     Options(&'static str),
-    /// A whole number.
     Whole(&'static str),
     /// A number with or without a fraction.
     Decimal(&'static str),
@@ -269,7 +254,6 @@ pub enum KeyRole {
     Load,
     /// It names the workload, in a study file alone: its value is too long for a flag.
     Program,
-    /// It is an option.
     Option,
 }
 
@@ -279,12 +263,10 @@ impl WorkloadKey {
         WorkloadKey { name, help, form, role: KeyRole::Load }
     }
 
-    /// An option of a workload.
     pub const fn option(name: &'static str, form: Form, help: &'static str) -> WorkloadKey {
         WorkloadKey { name, help, form, role: KeyRole::Option }
     }
 
-    /// Whether it names a workload.
     pub fn names_workload(&self) -> bool {
         self.role != KeyRole::Option
     }
@@ -316,14 +298,12 @@ pub type Keys = BTreeMap<String, Value>;
 /// What is wrong with a key of a workload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyError {
-    /// The key.
     pub key: String,
     /// What is wrong, naming the value, and the next step.
     pub problem: String,
 }
 
 impl KeyError {
-    /// A problem with a key.
     pub fn new(key: &str, problem: impl fmt::Display) -> KeyError {
         KeyError { key: key.into(), problem: problem.to_string() }
     }
@@ -332,14 +312,12 @@ impl KeyError {
 /// What is written of one load, every value of its key's form.
 #[derive(Debug, Clone, Copy)]
 pub struct Written<'a> {
-    /// The values by key.
     pub keys: &'a Keys,
     /// Name of the workload, where one is written.
     pub name: Option<&'a str>,
 }
 
 impl<'a> Written<'a> {
-    /// A text.
     pub fn text(&self, key: &str) -> Option<&'a str> {
         self.keys.get(key)?.as_str()
     }
@@ -349,12 +327,10 @@ impl<'a> Written<'a> {
         self.keys.get(key).and_then(Value::as_bool).unwrap_or(false)
     }
 
-    /// A whole number.
     pub fn whole(&self, key: &str) -> Option<u32> {
         self.keys.get(key)?.as_u64()?.try_into().ok()
     }
 
-    /// A number.
     pub fn decimal(&self, key: &str) -> Option<f64> {
         self.keys.get(key)?.as_f64()
     }
@@ -370,7 +346,6 @@ impl<'a> Written<'a> {
         parse_size(self.text(key).unwrap_or(default)).map_err(|problem| KeyError::new(key, problem))
     }
 
-    /// A duration.
     pub fn duration(&self, key: &str, default: &str) -> Result<Duration, KeyError> {
         let text = self.text(key).unwrap_or(default);
         parse_duration(text).map_err(|problem| KeyError::new(key, problem))
@@ -461,7 +436,6 @@ impl WorkloadKind {
         self.enclosed()
     }
 
-    /// The key of this name.
     pub fn key(&self, name: &str) -> Option<&'static WorkloadKey> {
         self.keys.iter().find(|key| key.name == name)
     }
@@ -501,12 +475,10 @@ fn typed<G: DeserializeOwned>(options: &WorkloadOptions) -> Result<G, String> {
     serde_json::from_value(Value::Object(options.clone())).map_err(|error| error.to_string())
 }
 
-/// A table of kinds.
 #[derive(Debug, Clone, Copy)]
 pub struct WorkloadKinds(pub &'static [WorkloadKind]);
 
 impl WorkloadKinds {
-    /// The kind of this name.
     pub fn find(self, name: &str) -> Option<&'static WorkloadKind> {
         self.0.iter().find(|kind| kind.name == name)
     }

@@ -41,7 +41,6 @@ pub const BLOCK_BYTES: u64 = 4096;
 pub struct FreeExtents {
     /// The size, and above the one before.
     pub up_to_bytes: u64,
-    /// How many there are.
     pub extents: u64,
     /// Their bytes.
     pub bytes: u64,

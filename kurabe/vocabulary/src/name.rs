@@ -10,7 +10,6 @@ pub fn of(text: &str) -> String {
     trust::text::line(text).into_owned()
 }
 
-/// Reads a name.
 pub fn read<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
     String::deserialize(from).map(|text| of(&text))
 }

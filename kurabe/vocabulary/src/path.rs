@@ -28,7 +28,6 @@ impl UserPath {
         UserPath(std::path::absolute(text).unwrap_or_else(|_| text.into()))
     }
 
-    /// The path.
     pub fn as_path(&self) -> &Path {
         &self.0
     }

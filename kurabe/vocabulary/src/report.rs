@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use serde_with_macros::skip_serializing_none;
 
 use crate::check::Check;
 use crate::cost::{CommandUsage, PhaseRecord};
 use crate::name;
 
 /// What a workload yields besides its time.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 pub struct WorkloadReport {
     /// Figures that are compared, the most important first; they may be zero. A workload whose time is
@@ -31,11 +33,10 @@ pub struct WorkloadReport {
     pub findings: Vec<String>,
     /// What a reader must know who compares contenders by the first figure, in the same words for
     /// all whom it concerns; shown at the ranking.
-    #[serde(default, alias = "caveat", skip_serializing_if = "Option::is_none")]
+    #[serde(alias = "caveat")]
     pub note: Option<String>,
     /// Name of the figure that shows whether the note matters: where all that the first figure decides is
     /// so by this one, the note is left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note_checked_by: Option<String>,
     /// What a reader must be told next to the figures: what was changed in the workload, and which part
     /// of it is ranked.
@@ -43,19 +44,15 @@ pub struct WorkloadReport {
     pub remarks: Vec<String>,
     /// What the work came to, such as the hash of a tree: the same for every contender, or they
     /// did not do the same work.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proof: Option<String>,
     /// Bytes that the workload handed to the file system or the device, counted where it did so. Absent
     /// for a workload that does not count them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub written_bytes: Option<u64>,
     /// Operations of the run, each once; syncs are not among them ([`operations_without_syncs`]). Absent
     /// for a workload that does not count them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operations: Option<u64>,
     /// How long the workload's tool counted for its most important figure, in ns, where it tells; its process ran
     /// longer.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counted_ns: Option<u64>,
     /// What the workload's process did that is not the workload, in order; moved into phases of their own
     /// when the record is made.
@@ -69,7 +66,6 @@ pub struct WorkloadReport {
     pub prepared: serde_json::Value,
     /// The histograms in the standard log format of HdrHistogram; moved into a file of its own
     /// when the record is stored.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub histogram_log: Option<String>,
 }
 
@@ -89,9 +85,7 @@ pub struct ExcludedPhase {
 pub struct Metric {
     /// Its name; the same for every contender of a workload.
     pub name: String,
-    /// Its value, not negative.
     pub value: f64,
-    /// Its unit.
     pub unit: Unit,
     /// What it is a figure of, where a workload has several parts: the value by the name of the axis, such
     /// as `group` and `operation`. The name says the same in words.
@@ -261,9 +255,7 @@ pub const QUANTILES: [f64; 7] = [0.05, 0.5, 0.9, 0.95, 0.99, 0.999, 0.9999];
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(from = "WrittenLatency")]
 pub struct Latency {
-    /// The kind.
     pub operation: String,
-    /// Operations.
     pub count: u64,
     /// Bytes that they moved.
     pub bytes: u64,
@@ -271,7 +263,6 @@ pub struct Latency {
     pub total_ns: u64,
     /// The [`QUANTILES`], each with its value; none where there is no distribution.
     pub quantiles_ns: Vec<(f64, u64)>,
-    /// Greatest.
     pub max_ns: u64,
 }
 
@@ -342,11 +333,9 @@ pub struct Series {
     /// What it is: `throughput`, `p99`.
     #[serde(deserialize_with = "name::read")]
     pub name: String,
-    /// Its unit.
     pub unit: Unit,
     /// Length of every interval in ns.
     pub interval_ns: u64,
-    /// One value an interval.
     pub values: Vec<f64>,
     /// Moments in it of which the workload has something to say, such as a change for good.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use serde_with_macros::skip_serializing_none;
 
 use crate::command::CommandLine;
 
@@ -17,7 +18,6 @@ pub type WorkloadOptions = Map<String, Value>;
 pub struct WorkloadSpec {
     /// The kind, a word such as `fio-matrix`.
     pub kind: String,
-    /// Its options.
     #[serde(flatten)]
     pub options: WorkloadOptions,
 }
@@ -29,7 +29,6 @@ pub const COMMAND_KIND: &str = "command";
 pub const STORE_OPTION: &str = "store";
 
 impl WorkloadSpec {
-    /// A command.
     pub fn of_command(command: CommandLine) -> WorkloadSpec {
         let value = serde_json::to_value(command).expect("a command has a JSON form");
         WorkloadSpec {
@@ -52,36 +51,29 @@ impl WorkloadSpec {
 }
 
 /// What `kurabe load` is told.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct WorkloadTask {
     /// The workload; never a command.
     pub load: WorkloadSpec,
-    /// Where.
     pub target: WorkloadTarget,
     /// The block device under the target, for its counters.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<PathBuf>,
     /// Its size in bytes, which is the same for all contenders of a study.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device_bytes: Option<u64>,
-    /// Which part of it.
     pub stage: WorkloadStage,
     /// Whether a workload of several phases drops the caches before each of them.
     #[serde(default)]
     pub cold: bool,
     /// The command that makes everything on the target durable; absent where syncfs(2) does.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sync_command: Option<Vec<String>>,
     /// The command that makes the target's caches cold, the kernel's included; absent where dropping
     /// the kernel's is enough.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cool_command: Option<Vec<String>>,
     /// Where the power is cut under it: the pipe for what it acknowledges; after a cut the file with what
     /// it had acknowledged.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub acknowledgements: Option<PathBuf>,
     /// Which of the parts of a run is to be carried out, from 0; all of them when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part: Option<u32>,
     /// Seed of the order in which a workload of several parts carries them out, where it is random.
     #[serde(default)]
@@ -94,13 +86,10 @@ pub struct WorkloadTask {
     pub prepared: Value,
 }
 
-/// Where a workload works.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WorkloadTarget {
-    /// The mounted directory.
     Directory(PathBuf),
-    /// The device itself.
     Device(PathBuf),
     /// A volume of minfs on this device, through the library.
     Minfs(PathBuf),
@@ -139,7 +128,6 @@ impl Loss {
         }
     }
 
-    /// What was found.
     pub fn words(&self) -> &str {
         match self {
             Loss::Lost(words) | Loss::Corrupt(words) | Loss::Unusable(words) => words,

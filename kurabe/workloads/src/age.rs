@@ -45,7 +45,6 @@ const FILL_MAX: f64 = 0.9;
 struct AgeProfile {
     /// The word before the colon.
     name: &'static str,
-    /// How it is written.
     notation: &'static str,
     /// What it does, in a line.
     summary: &'static str,
@@ -84,8 +83,7 @@ pub struct Age {
 impl Age {
     /// Reads `NAME:KEY=VALUE,...`.
     ///
-    /// # Errors
-    /// What is wrong with it, and the next step.
+    /// Errors: what is wrong with it, and the next step.
     pub fn parse(text: &str) -> Result<Age, String> {
         let (name, rest) = text.split_once(':').unwrap_or((text, ""));
         let Some(profile) = PROFILES.iter().find(|profile| profile.name == name) else {
@@ -102,8 +100,7 @@ impl Age {
 
     /// Refuses a device in which it does not fit, with the limit, and names tools that are missing.
     ///
-    /// # Errors
-    /// As said.
+    /// Errors: as said.
     pub fn check(&self, capacity_bytes: u64) -> Result<(), String> {
         if capacity_bytes < CAPACITY_BYTES_MIN {
             let (has, needs) = (about_text(capacity_bytes), about_text(CAPACITY_BYTES_MIN));
@@ -130,8 +127,7 @@ impl Age {
     /// Carries it out in a new directory [`DIRECTORY`] of `here`, of a file system of this size. A history that is
     /// copied happens in a directory of `elsewhere`, which is removed.
     ///
-    /// # Errors
-    /// What failed, with the path; what was made until then stays.
+    /// Errors: what failed, with the path; what was made until then stays.
     pub fn live(
         &self,
         here: &Path,

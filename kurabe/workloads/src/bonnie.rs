@@ -21,10 +21,8 @@ const OWN_DIRECTORY: &str = "kurabe-bonnie";
 /// bonnie++ counts small files in units of this.
 const FILES_UNIT: u64 = 1024;
 
-/// How to run bonnie++.
 #[derive(Clone, Debug)]
 pub struct Bonnie<'a> {
-    /// Where to work.
     pub directory: &'a Path,
     /// Size of the data for the throughput tests in MiB; 0 leaves these tests out. bonnie++
     /// advises twice the memory; that check is switched off, because the caller knows whether
@@ -34,15 +32,12 @@ pub struct Bonnie<'a> {
     pub files_1024: u64,
 }
 
-/// What a rate counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RateUnit {
     /// KiB a second.
     KibibytesPerSecond,
-    /// Seeks a second.
     SeeksPerSecond,
-    /// Files a second.
     FilesPerSecond,
 }
 
@@ -63,7 +58,6 @@ pub const TESTS: [(&str, RateUnit); 12] = [
     ("random_delete", RateUnit::FilesPerSecond),
 ];
 
-/// What a test came to.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct TestResult {
     /// The test, one of [`TESTS`].
@@ -71,7 +65,6 @@ pub struct TestResult {
     /// The rate; absent when the test took less than half a second, for which bonnie++ prints
     /// `+++++` because it would not be exact.
     pub rate: Option<f64>,
-    /// What the rate counts.
     pub unit: RateUnit,
     /// Processor time in percent; absent like the rate.
     pub cpu_percent: Option<f64>,
@@ -107,8 +100,7 @@ pub struct BonnieReport {
 
 /// Runs bonnie++ to its end.
 ///
-/// # Errors
-/// It is missing, failed or was stopped, its files do not fit, or its output has not the known form.
+/// Errors: it is missing, failed or was stopped, its files do not fit, or its output has not the known form.
 pub fn bonnie(plan: &Bonnie<'_>, stop: &AtomicBool) -> Result<BonnieReport, String> {
     let own = plan.directory.join(OWN_DIRECTORY);
     WorkloadTool::Bonnie.locate()?;

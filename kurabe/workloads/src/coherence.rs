@@ -30,7 +30,6 @@ use crate::sys::mapped::Mapped;
 /// How long a reader waits for one right answer.
 pub const WAIT_MAX: Duration = Duration::from_secs(5);
 const LOOK_INTERVAL: Duration = Duration::from_millis(1);
-/// Questions of a batch.
 const BATCH: u32 = 2 * QUESTIONS.len() as u32;
 
 /// File systems that promise less than a local one.
@@ -63,9 +62,7 @@ impl Sort {
 
 /// Something that a node may rely on.
 pub struct Question {
-    /// The word for it.
     pub name: &'static str,
-    /// What is relied on.
     pub text: &'static str,
     /// Who does not promise it. A file system that looks like a local one promises all.
     pub not_by: &'static [Sort],
@@ -114,7 +111,6 @@ struct ChangeSeen {
     said: [u8; 2],
 }
 
-/// The names of one question.
 struct QuestionFiles {
     file: PathBuf,
     other: PathBuf,
@@ -144,9 +140,7 @@ pub trait Meet {
 /// A node among several, from 1.
 #[derive(Debug, Clone, Copy)]
 pub struct QuestionNode {
-    /// Its number.
     pub number: u32,
-    /// How many there are.
     pub nodes: u32,
 }
 

@@ -110,8 +110,7 @@ impl Enclosure {
     /// Readies it for one process, which begins in `directory`, and then becomes another user where `is_others`: until
     /// then it keeps the rights to do so. The other end tells why it could not be built.
     ///
-    /// # Errors
-    /// Something that it is to contain is not there.
+    /// Errors: something that it is to contain is not there.
     pub fn prepare(&self, directory: &Path, is_others: bool) -> io::Result<(Enclosing, Complaint)> {
         let plan = tree::plan(self)?;
         let complaint = File::from(memfd_create("kurabe-complaint", MemfdFlags::CLOEXEC)?);
@@ -181,8 +180,7 @@ impl Complaint {
 
 /// Refuses a file that a job names and that would not be there in its enclosure.
 ///
-/// # Errors
-/// Why, with the next step.
+/// Errors: why, with the next step.
 pub fn check_shown(input: &Path) -> Result<(), String> {
     everybody::open(input).map(drop).map_err(|error| match error.kind() {
         io::ErrorKind::PermissionDenied => format!(
@@ -242,7 +240,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_load_on_other_machines_is_kept_in_and_has_the_network() {
+    fn a_workload_on_other_machines_is_kept_in_and_has_the_network() {
         let enclosure = |nodes: &[&str]| {
             let load = serde_json::json!({ "kind": "fio", "text": "rw=read", "nodes": nodes });
             let load: WorkloadSpec = serde_json::from_value(load).unwrap();

@@ -34,7 +34,7 @@ use vocabulary::workload::WorkloadTask;
 use crate::dbench::drift::{Drift, IntervalBytes};
 use crate::tool::WorkloadTool;
 use measure::durable::WholeSync;
-use measure::latency::{LatencyRecording, Summary};
+use measure::latency::{LatencyRecording, LatencySummary};
 
 /// All kinds, in the order of the documentation.
 pub static KINDS: WorkloadKinds = WorkloadKinds(&[
@@ -65,7 +65,7 @@ fn programs_of(tools: &[WorkloadTool]) -> Vec<PathBuf> {
 }
 
 /// The latencies of a recording, by kind, the overall ones last; none of a recording without any.
-fn latencies(summary: &Summary) -> Vec<Latency> {
+fn latencies(summary: &LatencySummary) -> Vec<Latency> {
     let overall = Some(&summary.overall).filter(|overall| overall.count > 0);
     summary.kinds.iter().chain(overall).cloned().collect()
 }
@@ -120,7 +120,7 @@ mod tests {
 
     /// Loads as plans have them that were stored before the kinds had a table.
     #[test]
-    fn loads_of_stored_plans_open_and_keep_their_form() {
+    fn workloads_of_stored_plans_open_and_keep_their_form() {
         let stored = serde_json::json!([
             { "kind": "command", "command": ["tar", "xf", "x.tar"] },
             { "kind": "command", "command": { "shell": ["sh"], "line": "true" } },

@@ -64,7 +64,6 @@ pub(crate) fn create(
 #[derive(Debug)]
 pub(crate) struct Mariadb {
     server: DatabaseServer,
-    /// Where its socket is.
     place: PathBuf,
 }
 
@@ -91,7 +90,6 @@ impl Mariadb {
         Ok(Mariadb { server, place })
     }
 
-    /// A connection to a database.
     pub(crate) fn client(&self, database: &str) -> Result<MariadbConnection, String> {
         MariadbConnection::connect(&self.place, database).map_err(|error| error.to_string())
     }
@@ -116,7 +114,6 @@ impl Mariadb {
     }
 }
 
-/// A connection.
 #[derive(Debug)]
 pub(crate) struct MariadbConnection(UnixStream);
 

@@ -69,7 +69,6 @@ pub(crate) fn create(data: &Path, stop: &AtomicBool) -> Result<(), String> {
 #[derive(Debug)]
 pub(crate) struct Postgres {
     server: DatabaseServer,
-    /// Where its socket is.
     place: PathBuf,
 }
 
@@ -109,7 +108,6 @@ impl Postgres {
         ["-h".into(), place, "-p".into(), PORT.to_string(), "-U".into(), NAME.into()]
     }
 
-    /// The name of the database.
     pub(crate) fn database(&self) -> &'static str {
         NAME
     }
@@ -130,7 +128,6 @@ impl Postgres {
     }
 }
 
-/// A connection.
 #[derive(Debug)]
 pub(crate) struct PostgresConnection(UnixStream);
 

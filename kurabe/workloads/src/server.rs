@@ -59,7 +59,6 @@ impl Log {
     }
 }
 
-/// A server that runs.
 #[derive(Debug)]
 pub struct DatabaseServer {
     name: &'static str,
@@ -72,8 +71,7 @@ pub struct DatabaseServer {
 impl DatabaseServer {
     /// Starts one; `fill` adds its arguments. It is another user than root, since its workload is.
     ///
-    /// # Errors
-    /// It is not installed, cannot be started, or nothing keeps it in its contender.
+    /// Errors: it is not installed, cannot be started, or nothing keeps it in its contender.
     pub fn start(
         tool: WorkloadTool,
         fill: impl FnOnce(&mut Command),
@@ -83,8 +81,7 @@ impl DatabaseServer {
 
     /// The same; `told` is given each line that it prints.
     ///
-    /// # Errors
-    /// As [`DatabaseServer::start`].
+    /// Errors: as [`DatabaseServer::start`].
     pub fn start_told(
         tool: WorkloadTool,
         fill: impl FnOnce(&mut Command),
@@ -123,8 +120,7 @@ impl DatabaseServer {
 
     /// Waits until `answers` gives something.
     ///
-    /// # Errors
-    /// It ended before, with the end of its log; or the stop flag was raised.
+    /// Errors: it ended before, with the end of its log; or the stop flag was raised.
     pub fn wait_until<T>(
         &mut self,
         stop: &AtomicBool,
@@ -152,13 +148,11 @@ impl DatabaseServer {
 
     /// Waits until it has ended by itself, as a benchmark does, or until `until`.
     ///
-    /// # Errors
-    /// It failed, with the end of its log; or the stop flag was raised.
+    /// Errors: it failed, with the end of its log; or the stop flag was raised.
     pub fn wait(&mut self, stop: &AtomicBool, until: Instant) -> Result<(), String> {
         while Instant::now() < until {
-            if let Ok(Some(status)) = self.child.try_wait() {
-                self.has_ended = true;
-                return if status.success() { Ok(()) } else { Err(self.blamed(&ending(status))) };
+            if let Some(ended) = self.ended() {
+                return ended;
             }
             if stop.load(Ordering::SeqCst) {
                 return Err("stopped".into());
@@ -170,29 +164,28 @@ impl DatabaseServer {
 
     /// Ends it by the signal that makes it end in good order.
     ///
-    /// # Errors
-    /// It does not, with the end of its log.
+    /// Errors: it does not, with the end of its log.
     pub fn end(mut self, signal: Signal) -> Result<(), String> {
         // It may have ended by itself, which its status tells.
         let _ = kill_process(Pid::from_child(&self.child), signal);
         let begun = Instant::now();
-        loop {
-            match self.child.try_wait().map_err(|error| format!("{}: {error}", self.name))? {
-                Some(status) => {
-                    self.has_ended = true;
-                    return if status.success() {
-                        Ok(())
-                    } else {
-                        Err(self.blamed(&ending(status)))
-                    };
-                }
-                None if begun.elapsed() > END_MAX => {
-                    let limit = END_MAX.as_secs();
-                    return Err(self.blamed(&format!("did not end within {limit} s")));
-                }
-                None => thread::sleep(POLL),
+        while begun.elapsed() <= END_MAX {
+            if let Some(ended) = self.ended() {
+                return ended;
             }
+            thread::sleep(POLL);
         }
+        Err(self.blamed(&format!("did not end within {} s", END_MAX.as_secs())))
+    }
+
+    /// How it has ended, if it has.
+    fn ended(&mut self) -> Option<Result<(), String>> {
+        let status = match self.child.try_wait() {
+            Ok(status) => status?,
+            Err(error) => return Some(Err(format!("{}: {error}", self.name))),
+        };
+        self.has_ended = true;
+        Some(if status.success() { Ok(()) } else { Err(self.blamed(&ending(status))) })
     }
 
     /// The lines of its log that it has printed by now: the first and the last ones.
@@ -209,12 +202,8 @@ impl DatabaseServer {
         }
         let lines = self.log();
         let shown = &lines[lines.len().saturating_sub(SHOWN_LINES)..];
-        let mut words = format!("`{}` {what}", self.name);
-        shown.iter().for_each(|line| {
-            words.push_str("\n  ");
-            words.push_str(line);
-        });
-        words
+        let shown: String = shown.iter().map(|line| format!("\n  {line}")).collect();
+        format!("`{}` {what}{shown}", self.name)
     }
 
     /// Ends whatever is left of it, and reads its log to the end.
@@ -265,11 +254,14 @@ fn keep(log: impl Read, shared: &Mutex<Log>, mut told: impl FnMut(&str)) {
 /// Something that a server answered with an error.
 #[derive(Debug)]
 pub(crate) enum AskError {
-    /// The connection failed.
     Connection(io::Error),
     /// The server refused a statement: its code and its words, and whether they say that what is stored is
     /// damaged.
-    Refused { code: String, words: String, is_corruption: bool },
+    Refused {
+        code: String,
+        words: String,
+        is_corruption: bool,
+    },
 }
 
 impl AskError {

@@ -46,8 +46,7 @@ pub fn die_with_parent(command: &mut Command) {
 /// The thread must not use descriptors that were opened before the call, nor hand descriptors
 /// to other threads afterwards.
 ///
-/// # Errors
-/// What `unshare` reports (a seccomp filter may refuse it).
+/// Errors: what `unshare` reports (a seccomp filter may refuse it).
 pub fn own_file_table() -> io::Result<()> {
     // One call that leaves everything above standard error behind: a full copy, even for a
     // moment, would hold locks of the program's other threads. Kernels before 5.9 have no such

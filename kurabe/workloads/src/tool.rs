@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde::{Deserialize, Serialize};
 use trust::complaint::explanation;
-use trust::program::{NotFound, Program};
+use trust::program::{NotFound, TrustedProgram};
 
 use crate::enclosure::{self, Enclosure};
 use crate::sys;
@@ -36,17 +36,13 @@ const POLL: Duration = Duration::from_millis(50);
 /// A tool that a workload may need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkloadTool {
-    /// The dbench benchmark.
     Dbench,
     /// The flexible I/O tester.
     Fio,
-    /// The bonnie++ benchmark.
     Bonnie,
-    /// GNU tar.
     Tar,
     /// The `rm` of the core utilities.
     Rm,
-    /// git.
     Git,
     /// The server of PostgreSQL.
     Postgres,
@@ -54,9 +50,7 @@ pub enum WorkloadTool {
     Initdb,
     /// The benchmark of PostgreSQL.
     Pgbench,
-    /// The server of Redis.
     Redis,
-    /// The server of MariaDB.
     Mariadb,
     /// What makes an empty database of MariaDB.
     MariadbInstall,
@@ -69,7 +63,6 @@ pub enum WorkloadTool {
 }
 
 impl WorkloadTool {
-    /// All of them.
     pub const ALL: [WorkloadTool; 15] = [
         Self::Dbench,
         Self::Fio,
@@ -120,8 +113,7 @@ impl WorkloadTool {
         self.facts().1
     }
 
-    /// Where the tool is installed.
-    pub fn locate(self) -> Result<Program, ToolError> {
+    pub fn locate(self) -> Result<TrustedProgram, ToolError> {
         let missing = |not_found| ToolError::Missing { not_found, package: self.package() };
         let name = match self {
             Self::Postgres | Self::Initdb | Self::Pgbench => {
@@ -182,19 +174,13 @@ pub enum ToolError {
     },
     /// The program could not be started.
     #[error("cannot start `{program}`: {source}")]
-    Spawn {
-        /// The program.
-        program: String,
-        /// Why.
-        source: std::io::Error,
-    },
+    Spawn { program: String, source: std::io::Error },
     /// The program runs only where the kernel keeps it in, which it does not here.
     #[error(
         "`{program}` is not started, because the kernel does not keep it in its contender ({reason}); \
          run kurabe as root, or allow user namespaces"
     )]
     NotKeptIn {
-        /// The program.
         program: &'static str,
         /// The kernel's reason.
         reason: &'static str,
@@ -205,7 +191,6 @@ pub enum ToolError {
     /// The program printed more, or took longer, than it may, and was ended.
     #[error("`{program}` was ended: it {excess}")]
     Excessive {
-        /// The program.
         program: String,
         /// What was too much, with the limit.
         excess: String,
@@ -345,8 +330,7 @@ fn start_time_of(pid: Pid) -> Option<u64> {
 ///
 /// A user who is granted no namespaces runs it with the user's own rights; the workload's report says so.
 ///
-/// # Errors
-/// As [`run`]; [`ToolError::NotKeptIn`] where root is granted no namespaces.
+/// Errors: as [`run`]; [`ToolError::NotKeptIn`] where root is granted no namespaces.
 pub fn run_kept_in(
     tool: WorkloadTool,
     reach: &Enclosure,
@@ -370,8 +354,7 @@ pub fn run_kept_in(
 
 /// Asks a tool about a job, or about itself, in an enclosure that has no contender.
 ///
-/// # Errors
-/// As [`run`]; [`ToolError::NotKeptIn`] where no namespaces are granted; [`ToolError::Excessive`] when it takes
+/// Errors: as [`run`]; [`ToolError::NotKeptIn`] where no namespaces are granted; [`ToolError::Excessive`] when it takes
 /// longer than 30 s.
 pub fn ask(tool: WorkloadTool, arguments: &[&str], job: Stdio) -> Result<Finished, ToolError> {
     let located = tool.locate()?;
@@ -394,8 +377,7 @@ pub fn ask(tool: WorkloadTool, arguments: &[&str], job: Stdio) -> Result<Finishe
 /// ended, with its descendants, when `stop` is raised; and it gets SIGTERM from the kernel when the
 /// calling thread dies.
 ///
-/// # Errors
-/// [`ToolError::Spawn`]; [`ToolError::Failed`] with all output when the exit code is not 0;
+/// Errors: [`ToolError::Spawn`]; [`ToolError::Failed`] with all output when the exit code is not 0;
 /// [`ToolError::Excessive`] when it prints more than 256 MiB on one stream; [`ToolError::Stopped`].
 pub fn run(command: &mut Command, stop: &AtomicBool) -> Result<Finished, ToolError> {
     start(command, None, Stdio::null(), None, stop)
@@ -403,8 +385,7 @@ pub fn run(command: &mut Command, stop: &AtomicBool) -> Result<Finished, ToolErr
 
 /// The same with a standard input.
 ///
-/// # Errors
-/// As [`run`].
+/// Errors: as [`run`].
 pub fn run_with_input(
     command: &mut Command,
     input: Stdio,

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use block::MemoryDevice;
-use crash::{Flushes, Instant, Loss, Recorder, States};
+use crash::{FlushPolicy, Instant, LostWrites, RequestRecorder, States};
 use minfs::{MkfsOptions, MountOptions, Volume, fsck, mkfs};
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -251,9 +251,9 @@ pub fn play<T: Target>(
 }
 
 /// What power cuts could leave of a recording that began with `base`.
-pub fn states(base: &[u8], recorder: &Recorder<MemoryDevice>) -> States {
+pub fn states(base: &[u8], recorder: &RequestRecorder<MemoryDevice>) -> States {
     let before = Arc::new(MemoryDevice::from_image(base, 512));
-    States::new(Arc::new(recorder.recording()), before, Flushes::Kept)
+    States::new(Arc::new(recorder.recording()), before, FlushPolicy::Kept)
 }
 
 /// All files of a volume.
@@ -289,7 +289,7 @@ fn admits(model: &Model, found: &BTreeMap<Vec<u8>, Vec<u8>>) -> Result<(), Strin
 /// Mounts and checks one image. `candidates` are the models of which one must hold.
 fn check_image(image: &[u8], candidates: &[&Model], also_crash_again: bool) -> Result<(), String> {
     let memory = MemoryDevice::from_image(image, 512);
-    let device = Arc::new(Recorder::in_memory(memory).unwrap());
+    let device = Arc::new(RequestRecorder::in_memory(memory).unwrap());
     let report = fsck(&device, false).map_err(|error| format!("fsck: {error}"))?;
     if !report.is_clean() {
         return Err(format!("fsck: {:?}", report.findings));
@@ -331,7 +331,7 @@ fn check_image(image: &[u8], candidates: &[&Model], also_crash_again: bool) -> R
         let states = states(image, &device);
         let mut random = ChaCha8Rng::seed_from_u64(1);
         for instant in 0..=device.now() {
-            for loss in [Loss::All, Loss::AllButOne, Loss::Sectors] {
+            for loss in [LostWrites::All, LostWrites::AllButOne, LostWrites::Sectors] {
                 let again = states.disk(&states.state(instant, loss, &mut random));
                 let volume = Volume::mount(Arc::new(again), &MountOptions::default())
                     .map_err(|error| format!("second mount: {error}"))?;
@@ -358,14 +358,14 @@ pub fn enumerate(script: &Script, seed: u64) -> Result<u64, String> {
         let candidates =
             if instant == script.end { vec![&step.after] } else { vec![&step.before, &step.after] };
         for loss in [
-            Loss::All,
-            Loss::Nothing,
-            Loss::One,
-            Loss::AllButOne,
-            Loss::Half,
-            Loss::Half,
-            Loss::Sectors,
-            Loss::Sectors,
+            LostWrites::All,
+            LostWrites::Nothing,
+            LostWrites::One,
+            LostWrites::AllButOne,
+            LostWrites::Half,
+            LostWrites::Half,
+            LostWrites::Sectors,
+            LostWrites::Sectors,
         ] {
             let state = script.states.state(instant, loss, &mut random);
             let image = script.states.disk(&state).image().unwrap();

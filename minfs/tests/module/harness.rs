@@ -15,7 +15,7 @@ use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use block::{BlockDevice, MemoryDevice, Server};
-use crash::Recorder;
+use crash::RequestRecorder;
 
 use crate::script::Target;
 
@@ -24,7 +24,7 @@ pub const NEVER: u64 = u64::MAX;
 
 /// A disk whose content is another one for each script.
 pub struct Disk {
-    pub recorder: RwLock<Arc<Recorder<MemoryDevice>>>,
+    pub recorder: RwLock<Arc<RequestRecorder<MemoryDevice>>>,
     pub ignores_flushes: AtomicBool,
     pub fails_reads: AtomicBool,
     /// So many writes and flushes succeed, and the next one fails.
@@ -65,13 +65,13 @@ impl Disk {
         Ok(())
     }
 
-    pub fn recorder(&self) -> Arc<Recorder<MemoryDevice>> {
+    pub fn recorder(&self) -> Arc<RequestRecorder<MemoryDevice>> {
         self.recorder.read().unwrap().clone()
     }
 }
 
-pub fn recorder_of(base: &[u8]) -> Arc<Recorder<MemoryDevice>> {
-    Arc::new(Recorder::in_memory(MemoryDevice::from_image(base, BLOCK_BYTES)).unwrap())
+pub fn recorder_of(base: &[u8]) -> Arc<RequestRecorder<MemoryDevice>> {
+    Arc::new(RequestRecorder::in_memory(MemoryDevice::from_image(base, BLOCK_BYTES)).unwrap())
 }
 
 impl BlockDevice for Disk {

@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use guest::Ended;
+use guest::GuestExit;
 use lab::event::{Event, NodeBarrier, TrialCommand};
 use lab::record::Outcome;
 use lab::spec::{NodeDeath, TrialSpec};
@@ -28,7 +28,6 @@ pub struct Death {
     pub after_ns: u64,
     /// What the dead node had acknowledged.
     pub acknowledged_by_dead: usize,
-    /// What all nodes acknowledged.
     pub acknowledged: usize,
     /// What each of the others did.
     pub others: Vec<Other>,
@@ -43,7 +42,6 @@ pub struct Death {
 /// A node that lives on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Other {
-    /// Its number.
     pub node: u32,
     /// The longest time between two acknowledgements before the death, in ns.
     pub gap_before_ns: u64,
@@ -57,7 +55,6 @@ pub struct Other {
 pub enum DeathVerdict {
     /// All that was acknowledged is there, and the file system is sound.
     Held,
-    /// It is not.
     Violated,
     /// Nothing follows.
     Inconclusive,
@@ -101,9 +98,7 @@ impl Death {
 
 /// Carries one out. `disk` is the file that all nodes have as their disk.
 ///
-/// # Errors
-///
-/// The nodes did not come so far that one could be killed.
+/// Errors: the nodes did not come so far that one could be killed.
 pub fn kill(
     spec: &TrialSpec,
     disk: PathBuf,
@@ -147,7 +142,8 @@ pub fn kill(
         .map(|member| member.acknowledged.iter().map(|(at, _)| *at).collect())
         .collect();
     let is_broken = said.is_some();
-    let mut ends: Vec<Ended> = members.into_iter().map(|member| member.end(is_broken)).collect();
+    let mut ends: Vec<GuestExit> =
+        members.into_iter().map(|member| member.end(is_broken)).collect();
     if let Some((why, place)) = said {
         undecided = Some(match place {
             Some(place) => {
@@ -180,7 +176,7 @@ pub fn kill(
 }
 
 impl GuestNode {
-    fn end(self, is_broken: bool) -> Ended {
+    fn end(self, is_broken: bool) -> GuestExit {
         let GuestNode { mut guest, line_writer, is_dead, .. } = self;
         drop(line_writer);
         if is_broken {

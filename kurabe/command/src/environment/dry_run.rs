@@ -22,7 +22,6 @@ use crate::exit::Failure;
 use crate::request::from_here;
 use crate::runner::Executor;
 
-/// What a dry run found.
 #[derive(Debug, Clone, Default)]
 pub struct DryRunReport {
     /// What making, mounting and unmounting all contenders once takes.
@@ -31,7 +30,6 @@ pub struct DryRunReport {
     pub runs: BTreeMap<String, Run>,
 }
 
-/// One run of a workload.
 #[derive(Debug, Clone, Copy)]
 pub struct Run {
     /// What it took, with its setup and its sync.

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use guest::{Guest, GuestDisk, GuestEnd, Link};
+use guest::{Guest, GuestDisk, GuestEnd, GuestExit, Link};
 use lab::device::{DEVICES_MAX, MEMORY};
 use lab::event::Event;
 use lab::record::{GuestFacts, Outcome, Record};
@@ -62,7 +62,6 @@ pub(super) struct Boot {
 }
 
 impl Boot {
-    /// What a trial needs.
     pub fn of(spec: &TrialSpec, device: &Device) -> Result<Boot, String> {
         let each = device.all().map(|one| disk_of(spec, one)).collect::<Result<Vec<_>, _>>()?;
         let disks = match (&each[..], parts_of(spec, device)) {
@@ -72,15 +71,19 @@ impl Boot {
             }
             _ => each,
         };
-        let module = module_of(&spec.contender);
-        let mut modules: Vec<&str> = module.into_iter().collect();
-        if module.is_none() || !layers_of(spec).is_empty() {
+        let in_user_space = module_of(&spec.contender).is_none() || !layers_of(spec).is_empty();
+        Ok(Boot::with(spec, disks, in_user_space))
+    }
+
+    fn with(spec: &TrialSpec, disks: Vec<GuestDisk>, in_user_space: bool) -> Boot {
+        let mut modules: Vec<&str> = module_of(&spec.contender).into_iter().collect();
+        if in_user_space {
             modules.extend(USER_SPACE_MODULES);
         }
         modules.extend(layer_modules_of(&spec.contender));
         modules.extend(modules_of_nodes(&spec.contender));
         modules.extend(trial::upper::modules(&spec.contender));
-        Ok(Boot { place: place_of(spec).into(), disks, modules })
+        Boot { place: place_of(spec).into(), disks, modules }
     }
 
     /// What a trial is told of its disks.
@@ -98,12 +101,8 @@ impl Boot {
 
     /// What nodes need of which one is killed, on a disk of kurabe's own.
     pub fn of_nodes(spec: &TrialSpec, path: PathBuf) -> Boot {
-        let mut modules: Vec<&str> = module_of(&spec.contender).into_iter().collect();
-        modules.extend(modules_of_nodes(&spec.contender));
-        modules.extend(trial::upper::modules(&spec.contender));
-        let disks =
-            vec![GuestDisk { path, part: None, direct: false, discard: false, shared: true }];
-        Boot { place: place_of(spec).into(), disks, modules }
+        let disk = GuestDisk { path, part: None, direct: false, discard: false, shared: true };
+        Boot::with(spec, vec![disk], false)
     }
 
     pub fn begin(&self, images: &GuestImages, link: Option<Link>) -> Result<Guest, String> {
@@ -209,12 +208,8 @@ pub fn cut_power(
     stop: &StopFlag,
     on_event: &mut dyn FnMut(&Event),
 ) -> Record {
-    let mut modules: Vec<&str> = module_of(&spec.contender).into_iter().collect();
-    modules.extend(USER_SPACE_MODULES);
-    modules.extend(layer_modules_of(&spec.contender));
-    modules.extend(trial::upper::modules(&spec.contender));
     let disk = GuestDisk { path: data, part: None, direct: false, discard: false, shared: false };
-    let boot = Boot { place: place_of(spec).into(), disks: vec![disk], modules };
+    let boot = Boot::with(spec, vec![disk], true);
     let begin = || boot.begin(images, None);
     let mut inside = spec.clone();
     if let Some(cuts) = &mut inside.power_cuts {
@@ -239,7 +234,6 @@ fn live(
     let mut heard = Heard::new();
     let mut timed_out = None;
     let place = place_of(spec);
-    let image = images.image(place);
     let failure;
     let mut facts = None;
     match booted {
@@ -262,19 +256,7 @@ fn live(
             let is_done = heard.record.as_ref().is_some_and(Reported::is_completed);
             let ended = guest.end(!is_done);
             failure = format!("the guest ended: {}{}", ended.end, heard.reason);
-            facts = Some(GuestFacts {
-                kernel: image.lock().kernel.release.to_string(),
-                image: image.lock().id.clone(),
-                acceleration: images.machine.acceleration.to_string(),
-                boot_ns: ended.boot.map(|boot| boot.as_nanos() as u64),
-                host_load,
-                end: ended.end.to_string(),
-                console: if ended.end == GuestEnd::Completed {
-                    String::new()
-                } else {
-                    ended.console
-                },
-            });
+            facts = Some(facts_of(images, place, &ended, host_load));
         }
     }
     let (record, failure) = match heard.record.map(|record| record.of(spec)) {
@@ -299,6 +281,26 @@ fn live(
     });
     record.guest = facts;
     record
+}
+
+/// What is known of a guest that has ended.
+pub(super) fn facts_of(
+    images: &GuestImages,
+    place: &str,
+    ended: &GuestExit,
+    host_load: Option<f64>,
+) -> GuestFacts {
+    let image = images.image(place).lock();
+    let is_done = ended.end == GuestEnd::Completed;
+    GuestFacts {
+        kernel: image.kernel.release.to_string(),
+        image: image.id.clone(),
+        acceleration: images.machine.acceleration.to_string(),
+        boot_ns: ended.boot.map(|boot| boot.as_nanos() as u64),
+        host_load,
+        end: ended.end.to_string(),
+        console: if is_done { String::new() } else { ended.console.clone() },
+    }
 }
 
 /// Hears the trial until its record is there or the guest is gone. Gives the bound in ns, where that

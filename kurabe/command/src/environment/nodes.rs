@@ -12,14 +12,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
-use guest::{Ended, Guest, GuestEnd, Link};
+use guest::{Guest, GuestEnd, GuestExit, Link};
 use lab::event::{Event, NodeBarrier, TrialCommand};
 use lab::record::{GuestFacts, NodeRecord, Outcome, Phase, Record};
 use lab::reported::Reported;
 use lab::spec::{NodeSpec, TrialSpec};
 use lab::workload::WorkloadReport;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use trial::device::{Left, Prepared, in_guest};
+use trial::device::{Left, PreparedDevice, in_guest};
 use trial::stop::StopFlag;
 
 use super::guest::{Boot, GRACE, host_load, place_of};
@@ -63,7 +63,7 @@ pub fn run(
     mut record: Record,
     spec: &TrialSpec,
     images: &GuestImages,
-    device: &dyn Prepared,
+    device: &dyn PreparedDevice,
     stop: &StopFlag,
     on_event: &mut dyn FnMut(&Event),
 ) -> Record {
@@ -100,7 +100,7 @@ pub fn run(
     if broken.is_some() {
         members.iter_mut().for_each(|member| member.guest.kill());
     }
-    let ends: Vec<(Ended, Heard, Option<Instant>)> = members
+    let ends: Vec<(GuestExit, Heard, Option<Instant>)> = members
         .into_iter()
         .map(|member| {
             let GuestNode { guest, line_writer, heard, began, .. } = member;
@@ -109,7 +109,7 @@ pub fn run(
         })
         .collect();
     drop(frame_switch);
-    let facts = |ended: &Ended| GuestFacts {
+    let facts = |ended: &GuestExit| GuestFacts {
         kernel: images.image(place_of(spec)).lock().kernel.release.to_string(),
         image: images.image(place_of(spec)).lock().id.clone(),
         acceleration: images.machine.acceleration.to_string(),
@@ -374,8 +374,8 @@ pub(super) fn meet(members: &mut [GuestNode]) -> Result<(), TrialFailure> {
     Ok(())
 }
 
-fn parts_of(ends: Vec<(Ended, Heard, Option<Instant>)>) -> Vec<Part> {
-    let part = |(number, (ended, heard, began)): (u32, (Ended, Heard, _))| Part {
+fn parts_of(ends: Vec<(GuestExit, Heard, Option<Instant>)>) -> Vec<Part> {
+    let part = |(number, (ended, heard, began)): (u32, (GuestExit, Heard, _))| Part {
         record: heard.record,
         began,
         boot: ended.boot,
@@ -423,7 +423,7 @@ pub(super) fn together(parts: Vec<Part>, specs: &[TrialSpec]) -> Result<Record, 
 fn of_node(
     place: usize,
     why: String,
-    ends: Vec<(Ended, Heard, Option<Instant>)>,
+    ends: Vec<(GuestExit, Heard, Option<Instant>)>,
     specs: &[TrialSpec],
     console: &str,
 ) -> (Option<Record>, Outcome) {

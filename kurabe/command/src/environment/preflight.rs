@@ -19,7 +19,7 @@ use vocabulary::workload::STORE_OPTION;
 use workloads::KINDS;
 
 use super::{aged, left_out};
-use crate::exit::Failure;
+use crate::exit::{Failure, refused};
 use crate::request::programs::{missing_program, places_of, program_of, relative_program};
 use crate::terminal;
 
@@ -343,9 +343,9 @@ pub fn read_files(study: &mut Study) -> Result<(), Failure> {
         {
             terminal::note(&format!("looking through {}", path.display()));
         }
-        KINDS.read(&mut workload.load).map_err(|problem| {
-            Failure::refused(format!("workload '{}': {problem}", workload.name))
-        })?;
+        KINDS
+            .read(&mut workload.load)
+            .map_err(refused(format_args!("workload '{}'", workload.name)))?;
     }
     Ok(())
 }

@@ -19,7 +19,7 @@ use lab::reported::Reported;
 use lab::slice::RunRecord;
 use lab::spec::{Device, TrialSpec};
 use rustix::process::{Pid, Signal, kill_process};
-use trial::device::{Left, Prepared};
+use trial::device::{Left, PreparedDevice};
 use trial::ledger::Ledger;
 use trial::scratch::Scratch;
 use trial::stop::StopFlag;
@@ -49,7 +49,7 @@ pub struct Processes {
     ledger: Arc<Ledger>,
     stop: StopFlag,
     /// The device of the study, where one is needed.
-    pub device: Option<Box<dyn Prepared>>,
+    pub device: Option<Box<dyn PreparedDevice>>,
     /// The directories of `dir:` contenders, each with its device and inode.
     pub directories: Vec<PinnedDirectory>,
     /// What the trial of a node is told, where there are several.
@@ -281,11 +281,9 @@ pub const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 enum State {
     /// It makes its file system and what the workload needs.
     Beginning,
-    /// It settles.
     Settling,
     /// It waits for its turn.
     Ready,
-    /// It has its turn.
     Turn,
     /// It was told that there are no more turns.
     Ending,

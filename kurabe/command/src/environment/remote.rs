@@ -27,19 +27,14 @@ const LIVE_INTERVAL: Duration = Duration::from_secs(20);
 /// Who asks says something more often than this, or the connection is dead.
 const SILENCE_MAX: Duration = Duration::from_secs(120);
 
-/// A request.
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "kebab-case")]
 pub enum RemoteRequest {
     /// Refuse commands of a study that was asked for earlier, if somebody else can have exchanged here what they
     /// name. Comes before the first request, where it is asked at all.
-    Believe {
-        /// The study.
-        study: Box<Study>,
-    },
+    Believe { study: Box<Study> },
     /// Say whether this can be carried out, and touch nothing. The first request.
     Examine {
-        /// The study.
         study: Box<Study>,
         /// What may be destroyed here.
         destroy: Option<String>,
@@ -48,7 +43,6 @@ pub enum RemoteRequest {
     Prepare,
     /// Carry trials out: one record each.
     CarryOut {
-        /// The trials.
         specs: Vec<TrialSpec>,
         /// How they take turns.
         terms: Option<Terms>,
@@ -63,25 +57,17 @@ pub enum RemoteRequest {
     Stop,
 }
 
-/// A reply.
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "reply", rename_all = "kebab-case")]
 pub enum RemoteReply {
     /// The study can be carried out.
-    Examined {
-        /// As what.
-        examined: Box<Examined>,
-    },
+    Examined { examined: Box<Examined> },
     /// What the user must know.
-    Note {
-        /// A line.
-        text: String,
-    },
+    Note { text: String },
     /// How far the device is filled.
     Filled {
         /// Bytes that are written.
         done_bytes: u64,
-        /// Bytes in all.
         total_bytes: u64,
     },
     /// The device is there.
@@ -90,15 +76,11 @@ pub enum RemoteReply {
         ready: Box<Ready>,
     },
     /// A trial said something; of each one its record is the last.
-    Said {
-        /// What.
-        event: Event,
-    },
+    Said { event: Event },
     /// It cannot go on; everything was given back.
     Failed {
         /// Whether nothing was touched.
         is_refused: bool,
-        /// Why.
         message: String,
     },
     /// This machine still works.
@@ -149,7 +131,7 @@ fn serve(
     say(&RemoteReply::Examined { examined: Box::new(examined) });
 
     let Ok(RemoteRequest::Prepare) = asks.recv() else { return Ok(Vec::new()) };
-    let mut filled = |fill: trial::device::Progress| {
+    let mut filled = |fill: trial::device::FillProgress| {
         say(&RemoteReply::Filled { done_bytes: fill.done_bytes, total_bytes: fill.total_bytes });
     };
     let ready = here.prepare(Preparation {

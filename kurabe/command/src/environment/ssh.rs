@@ -23,14 +23,14 @@ use lab::reported::Reported;
 use lab::spec::{OutputTarget, TrialSpec};
 use lab::study::Study;
 use serde_json::json;
-use trial::device::Progress;
+use trial::device::FillProgress;
 use trial::stop::StopFlag;
 
 use super::lines::{self, Allowance, LineWriter, Lines, StreamEvent};
 use super::processes::{LOOK_INTERVAL, STOP_GRACE};
 use super::remote::{RemoteReply, RemoteRequest};
 use super::{Ended, Environment, Examined, Preparation, Ready};
-use crate::exit::Failure;
+use crate::exit::{Failure, refused};
 use crate::runner::{Executor, Schedule};
 use crate::terminal::note;
 
@@ -201,7 +201,7 @@ impl SshHost {
             .stderr(Stdio::piped())
             .process_group(0)
             .spawn()
-            .map_err(|error| Failure::refused(format!("ssh: {error}")))?;
+            .map_err(refused("ssh"))?;
         let (sender, lines) = lines::channel();
         let output = ssh.stdout.take().expect("the output is a pipe");
         let allowance = lines::read(output, lines::FOREIGN, 0, &sender);
@@ -506,7 +506,7 @@ impl Environment for SshHost {
                 RemoteReply::Prepared { ready } => return Some(*ready),
                 RemoteReply::Note { text } => say(&format!("{name}: {}", foreign(&text))),
                 RemoteReply::Filled { done_bytes, total_bytes } => {
-                    filled(Progress { done_bytes: done_bytes.min(total_bytes), total_bytes });
+                    filled(FillProgress { done_bytes: done_bytes.min(total_bytes), total_bytes });
                 }
                 _ => {}
             }

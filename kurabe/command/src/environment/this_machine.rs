@@ -11,7 +11,7 @@ use lab::record::Record;
 use lab::spec::{Device, TrialSpec};
 use lab::study::Study;
 use serde_json::{Map, Value, json};
-use trial::device::{DeviceError, Prepared, part_bytes};
+use trial::device::{DeviceError, PreparedDevice, part_bytes};
 use trial::facts::MachineFacts;
 use trial::filesystem;
 use trial::ledger::{self, Ledger};
@@ -20,17 +20,16 @@ use trial::stop::StopFlag;
 use trial::upper;
 use trust::Directory;
 
-use super::aged::{self, Images};
+use super::aged::{self, AgedImages};
 use super::dry_run::{DryRunReport, try_out};
 use super::left_out;
 use super::preflight::{PinnedDirectory, device_request, needs_device, preflight};
 use super::processes::{NodeCommand, Processes};
 use super::side_by_side;
 use super::{Ended, Environment, Examined, Preparation, Ready};
-use crate::exit::Failure;
+use crate::exit::{Failure, refused};
 use crate::runner::{Executor, Schedule};
 
-/// This machine.
 #[derive(Default)]
 pub struct ThisMachine {
     destroy: Option<String>,
@@ -40,7 +39,7 @@ pub struct ThisMachine {
     side_by_side: BTreeSet<String>,
     /// What the study is, for contenders that have to be aged.
     study: Option<Study>,
-    aged: Images,
+    aged: AgedImages,
     /// What a trial is told as one of several nodes.
     pub orders: Option<Receiver<NodeCommand>>,
     /// Once it is prepared.
@@ -150,8 +149,7 @@ impl ThisMachine {
         Ok(spec)
     }
 
-    /// The device that was made.
-    pub fn device(&self) -> Option<&dyn Prepared> {
+    pub fn device(&self) -> Option<&dyn PreparedDevice> {
         self.processes.as_ref()?.device.as_deref()
     }
 }
@@ -226,8 +224,7 @@ impl Executor for ThisMachine {
 /// Opens kurabe's own directory, gives back what earlier runs left, and begins a ledger; trials then run
 /// without a device. Where that fails nothing was taken.
 pub fn begin_trials(stop: &StopFlag, say: &dyn Fn(&str)) -> Result<Processes, Failure> {
-    let own = Directory::own()
-        .map_err(|refused| Failure::refused(format!("kurabe's own directory: {refused}")))?;
+    let own = Directory::own().map_err(refused("kurabe's own directory"))?;
     match ledger::clean(&own) {
         Ok(report) => {
             for line in report.done {
@@ -256,7 +253,7 @@ pub fn begin_trials(stop: &StopFlag, say: &dyn Fn(&str)) -> Result<Processes, Fa
 }
 
 /// What a result says of this machine when the study is carried out on it.
-fn facts(study: &Study, prepared: Option<&dyn Prepared>) -> Map<String, Value> {
+fn facts(study: &Study, prepared: Option<&dyn PreparedDevice>) -> Map<String, Value> {
     let facts = [
         ("machine", json!(MachineFacts::read())),
         ("device", json!(prepared.map(|prepared| prepared.facts()))),

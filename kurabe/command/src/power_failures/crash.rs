@@ -32,12 +32,12 @@ use super::crash_result::{
 };
 use super::crash_shards;
 pub use super::crash_text::document;
-use super::crash_text::report_text;
+use super::crash_text::text_of;
 use super::node_death;
 use crate::environment::images::GuestImages;
 use crate::environment::processes::Processes;
 use crate::environment::{begin_trials, check_open_files, cut_power, missing};
-use crate::exit::{self, Failure, SIGNAL_BASE};
+use crate::exit::{self, Failure, SIGNAL_BASE, broken, refused};
 use crate::presentation::progress::{Progress, TerminalStyle};
 use crate::request::flags::{AckArgs, CrashArgs};
 use crate::request::programs::{missing_program, relative_program};
@@ -48,7 +48,6 @@ use crate::terminal;
 /// A control has so many states, or a quarter of the others where these are fewer.
 const CONTROL_STATES_MAX: usize = 100;
 
-/// `kurabe crash`.
 pub fn crash(args: &CrashArgs) -> Result<u8, Failure> {
     match (&args.replay, &args.kill_node) {
         (Some(place), _) => replay(place),
@@ -57,7 +56,6 @@ pub fn crash(args: &CrashArgs) -> Result<u8, Failure> {
     }
 }
 
-/// `kurabe ack`.
 pub fn acknowledge(args: &AckArgs) -> Result<u8, Failure> {
     let Some(pipe) = std::env::var_os(ACK_VARIABLE) else {
         return Err(Failure::refused(format!(
@@ -74,7 +72,7 @@ pub fn acknowledge(args: &AckArgs) -> Result<u8, Failure> {
     let written = std::fs::OpenOptions::new().append(true).open(&pipe);
     written
         .and_then(|mut pipe| pipe.write_all(&text))
-        .map_err(|error| Failure::broken(format!("{}: {error}", Path::new(&pipe).display())))?;
+        .map_err(broken(format_args!("{}", Path::new(&pipe).display())))?;
     Ok(exit::OK)
 }
 
@@ -116,22 +114,7 @@ fn record(args: &CrashArgs) -> Result<u8, Failure> {
         shard: None,
         lose_member: args.lose_member,
     };
-    let cuts = PowerCuts {
-        size_bytes: result.size_bytes,
-        devices_bytes: result.devices_bytes.clone(),
-        check_directory: result.check_directory.clone(),
-        check_timeout_ns: result.check_timeout_ns,
-        parallel_checks: args.parallel_checks,
-        lose_member: args.lose_member,
-        states: args.states,
-        control_states: control_states(args.states),
-        flushes: control_states(args.states) / 3,
-        seed: result.seed,
-        data: PathBuf::new(),
-        replay: None,
-        image: None,
-        share: None,
-    };
+    let cuts = PowerCuts { parallel_checks: args.parallel_checks, ..result.cuts(args.states) };
     let setup = args.setup.as_ref().map(|line| shell(line));
     let timeout_ns = time_of("--timeout", &args.timeout)?;
     let workload = workload(WorkloadSpec::of_command(command), setup, Some(check));
@@ -142,8 +125,7 @@ fn record(args: &CrashArgs) -> Result<u8, Failure> {
     }
     let mut laboratory = CrashRunner::open(&contenders)?;
     let path = args.out.clone().unwrap_or_else(|| default_directory("crash"));
-    let directory = Directory::open_or_make(&path, 0o755)
-        .map_err(|refused| Failure::refused(format!("--out: {refused}")))?;
+    let directory = Directory::open_or_make(&path, 0o755).map_err(refused("--out"))?;
     if directory.has(RESULT_FILE) {
         return Err(Failure::refused(format!(
             "--out: {} holds a result already; name another place",
@@ -172,9 +154,7 @@ fn record(args: &CrashArgs) -> Result<u8, Failure> {
 
 /// A time that a flag gives, in ns.
 pub(super) fn time_of(flag: &str, text: &str) -> Result<u64, Failure> {
-    parse_duration(text)
-        .map(|time| time.as_nanos() as u64)
-        .map_err(|error| Failure::refused(format!("{flag}: {error}")))
+    parse_duration(text).map(|time| time.as_nanos() as u64).map_err(refused(flag))
 }
 
 /// Judges one contender after the other and says what was found.
@@ -197,27 +177,15 @@ fn carry_out(
             .map_err(Failure::broken)?;
         let spec = TrialSpec { contender: contender.clone(), ..spec.clone() };
         let (outcome, checks) = laboratory.carry_out(spec, &data);
-        let text = match &outcome {
-            Ok(report) => report_text(&contender.label, report, &mut cases, directory.path()),
-            Err(message) => format!("{}: could not be checked: {message}\n", contender.label),
-        };
-        terminal::print(&text);
         let seal = Some(Seal::of(&data).map_err(Failure::broken)?);
-        result.contenders.push(JudgedContender {
-            contender: contender.clone(),
-            outcome,
-            checks,
-            seal,
-        });
+        let judged = JudgedContender { contender: contender.clone(), outcome, checks, seal };
+        terminal::print(&text_of(&judged, &mut cases, directory.path()));
+        result.contenders.push(judged);
     }
     Ok(result)
 }
 
 /// Keeps what a trial of a study found as a result of its own, so that its cases can be tried again.
-///
-/// # Errors
-///
-/// It cannot be written.
 pub fn keep(
     directory: &Directory,
     spec: &TrialSpec,
@@ -313,20 +281,9 @@ fn replay(place: &str) -> Result<u8, Failure> {
     let image =
         directory.create_file(&new, CONTENTS_MODE).and_then(|_| directory.append_file(&new));
     let cuts = PowerCuts {
-        size_bytes: result.size_bytes,
-        devices_bytes: result.devices_bytes.clone(),
-        check_directory: result.check_directory.clone(),
-        check_timeout_ns: result.check_timeout_ns,
-        parallel_checks: false,
-        lose_member: result.lose_member,
-        states: 0,
-        control_states: 0,
-        flushes: 0,
-        seed: result.seed,
-        data: PathBuf::new(),
         replay: Some(state.expect("a state has a JSON form")),
         image: image.as_ref().ok().filter(|_| !is_in_guest).map(path_of),
-        share: None,
+        ..result.cuts(0)
     };
     let (load, order_seed, check) = match result.asked {
         Verifier::Check(check) => {
@@ -387,7 +344,6 @@ pub struct CrashRunner {
     trials: Processes,
     /// Those of the contenders, where any runs in a guest.
     pub(super) images: Option<GuestImages>,
-    /// Ends it.
     pub stop: StopFlag,
 }
 
@@ -532,9 +488,7 @@ pub fn spec(
 /// Where power can be cut.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum CutPoints {
-    /// On this machine.
     Here,
-    /// In a guest too.
     GuestsToo,
     /// Nowhere: one of several nodes is killed.
     Nodes,
@@ -547,7 +501,7 @@ pub fn contenders(
     places: CutPoints,
 ) -> Result<Vec<Contender>, Failure> {
     let on = on.map(EnvironmentSpec::parse).transpose();
-    let on = on.map_err(|problem| Failure::refused(format!("--on: {problem}")))?;
+    let on = on.map_err(refused("--on"))?;
     let mut contenders: Vec<Contender> = Vec::new();
     for text in texts {
         let mut contender =
@@ -664,7 +618,6 @@ pub(super) fn shell(text: &str) -> CommandLine {
     CommandLine::Shell { shell: vec!["sh".into()], line: text.into() }
 }
 
-/// The check.
 pub(super) fn line_of_check(text: &Option<String>) -> Result<CommandLine, Failure> {
     let text = text.as_deref().filter(|text| !text.trim().is_empty()).ok_or_else(|| {
         Failure::refused(

@@ -10,12 +10,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use lab::contender::Contender;
 use lab::quantity::size_text;
 use lab::record::Check;
-use lab::spec::{CommandLine, WorkloadSpec};
+use lab::spec::{CommandLine, PowerCuts, WorkloadSpec};
 use serde::{Deserialize, Serialize};
 use trial::crash::CrashReport;
 use trial::facts::MachineFacts;
 use trust::Directory;
 use xxhash_rust::xxh3::Xxh3;
+
+use super::crash::control_states;
 
 /// What lies in a result beside the recordings.
 pub const RESULT_FILE: &str = "crash.json";
@@ -34,7 +36,6 @@ pub struct CrashResult {
     pub check_timeout_ns: u64,
     pub contenders: Vec<JudgedContender>,
     /// Absent in results of earlier versions, as all that follows.
-    #[serde(default)]
     pub made: Option<Provenance>,
     /// Which share of the states this is; absent for all of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -44,12 +45,29 @@ pub struct CrashResult {
     pub lose_member: bool,
 }
 
+impl CrashResult {
+    /// What its trials cut, with so many states each.
+    pub fn cuts(&self, states: usize) -> PowerCuts {
+        PowerCuts {
+            size_bytes: self.size_bytes,
+            devices_bytes: self.devices_bytes.clone(),
+            check_directory: self.check_directory.clone(),
+            check_timeout_ns: self.check_timeout_ns,
+            lose_member: self.lose_member,
+            states,
+            control_states: control_states(states),
+            flushes: control_states(states) / 3,
+            seed: self.seed,
+            ..PowerCuts::default()
+        }
+    }
+}
+
 /// A share of the states of the recordings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CrashShard {
     /// Its number, from 1.
     pub number: u32,
-    /// How many there are.
     pub of: u32,
     /// States of each contender, in all shards together.
     pub states: usize,
@@ -117,7 +135,6 @@ pub struct JudgedContender {
     #[serde(default)]
     pub checks: Vec<Check>,
     /// What its recording is known by; absent in results of earlier versions.
-    #[serde(default)]
     pub seal: Option<Seal>,
 }
 
@@ -140,7 +157,6 @@ impl JudgedContender {
 /// What a recording is known by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seal {
-    /// Its size.
     pub bytes: u64,
     /// XXH3 of its bytes, 64 bits.
     pub xxh3: u64,
@@ -172,7 +188,6 @@ pub fn pasted(word: &str) -> Cow<'_, str> {
     shlex::try_quote(word).unwrap_or(Cow::Borrowed(word))
 }
 
-/// Opens a result.
 pub fn read(path: &Path) -> Result<(Directory, CrashResult), String> {
     let directory = Directory::open(path).map_err(|error| error.to_string())?;
     let bytes = directory

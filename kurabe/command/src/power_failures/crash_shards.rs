@@ -21,7 +21,7 @@ use super::crash::{CrashRunner, believe_check, control_states, exit_code, spec, 
 use super::crash_result::{
     CrashResult, CrashShard, JudgedContender, RESULT_FILE, Seal, Verifier, read, recording_file,
 };
-use super::crash_text::report_text;
+use super::crash_text::text_of;
 use crate::exit::{self, Failure, SIGNAL_BASE};
 use crate::terminal;
 
@@ -190,6 +190,7 @@ pub fn run(path: &Path) -> Result<u8, Failure> {
         return Err(refused("has no check".into()));
     };
     believe_check(&result.check_directory, &check).map_err(refused)?;
+    let cuts = PowerCuts { parallel_checks: shard.parallel_checks, ..result.cuts(shard.states) };
     let mut laboratory = CrashRunner::open(&[])?;
     for (number, judged) in result.contenders.iter_mut().enumerate() {
         let report = judged.outcome.as_ref().ok();
@@ -201,22 +202,9 @@ pub fn run(path: &Path) -> Result<u8, Failure> {
         judged.believe(&data).map_err(refused)?;
         let share =
             StateShare::States { first: shard.number as usize - 1, of: shard.of as usize, kept };
-        let states = shard.states;
         let cuts = PowerCuts {
-            size_bytes: result.size_bytes,
-            devices_bytes: Vec::new(),
-            check_directory: result.check_directory.clone(),
-            check_timeout_ns: result.check_timeout_ns,
-            parallel_checks: shard.parallel_checks,
-            lose_member: result.lose_member,
-            states,
-            control_states: control_states(states),
-            flushes: control_states(states) / 3,
-            seed: result.seed,
-            data: PathBuf::new(),
-            replay: None,
-            image: None,
             share: Some(serde_json::to_value(share).expect("a share has a JSON form")),
+            ..cuts.clone()
         };
         let load = WorkloadSpec::of_command(lab::spec::CommandLine::Words(Vec::new()));
         let workload = workload(load, None, Some(check.clone()));
@@ -252,11 +240,7 @@ fn check(shard: &CrashShard) -> Result<(), String> {
 fn show(result: &CrashResult, path: &Path) {
     let mut cases = 0;
     for judged in &result.contenders {
-        let label = &judged.contender.label;
-        terminal::print(&match &judged.outcome {
-            Ok(report) => report_text(label, report, &mut cases, path),
-            Err(message) => format!("{label}: could not be checked: {message}\n"),
-        });
+        terminal::print(&text_of(judged, &mut cases, path));
     }
 }
 

@@ -147,10 +147,6 @@ fn case_text(case: &Case, number: usize, result: &Path) -> String {
 
 /// The report of a result: the verdicts, what was asked and where, and of each contender the cases
 /// and how each is tried again.
-///
-/// # Errors
-///
-/// It cannot be read.
 pub fn document(path: &Path) -> Result<Vec<Block>, Failure> {
     let refused = |problem| Failure::refused(format!("{}: {problem}", path.display()));
     let (_, result) = read(path).map_err(refused)?;
@@ -180,14 +176,20 @@ pub fn document(path: &Path) -> Result<Vec<Block>, Failure> {
     let mut cases = 0;
     for (number, judged) in result.contenders.iter().enumerate() {
         let label = &judged.contender.label;
-        let text = match &judged.outcome {
-            Ok(report) => report_text(label, report, &mut cases, path),
-            Err(message) => format!("{label}: could not be checked: {message}\n"),
-        };
+        let text = text_of(judged, &mut cases, path);
         blocks.push(Block::heading(2, format!("contender-{}", number + 1), label.clone()));
         blocks.push(Block::Code(text.trim_end().into()));
     }
     Ok(blocks)
+}
+
+/// What was found of one contender.
+pub fn text_of(judged: &JudgedContender, cases: &mut usize, path: &Path) -> String {
+    let label = &judged.contender.label;
+    match &judged.outcome {
+        Ok(report) => report_text(label, report, cases, path),
+        Err(message) => format!("{label}: could not be checked: {message}\n"),
+    }
 }
 
 fn asked_text(result: &CrashResult) -> String {

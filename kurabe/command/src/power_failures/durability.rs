@@ -50,9 +50,7 @@ fn is_of_power_cuts(record: &Record) -> bool {
 
 /// Cuts the power beside every timed trial beside which that is open, and keeps the records.
 ///
-/// # Errors
-///
-/// There is no room for a recording, or a record cannot be written.
+/// Errors: there is no room for a recording, or a record cannot be written.
 pub fn cut_all(
     plan: &Plan,
     records: &mut Vec<Record>,
@@ -149,16 +147,11 @@ fn cut(
             None => std::env::current_dir()?,
         },
         check_timeout_ns: CHECK_TIMEOUT.as_nanos() as u64,
-        parallel_checks: false,
-        lose_member: false,
         states,
         control_states: control_states(states),
-        flushes: 0,
         seed: spec.order_seed,
         data: path_of(&data),
-        replay: None,
-        image: None,
-        share: None,
+        ..PowerCuts::default()
     };
     spec.power_cuts = Some(cuts.clone());
     let mut record = match why_not(&spec) {

@@ -19,7 +19,7 @@ use super::crash::{
     workload, workload_of,
 };
 use crate::environment::deaths::{Death, DeathVerdict, kill};
-use crate::exit::{self, Failure, SIGNAL_BASE};
+use crate::exit::{self, Failure, SIGNAL_BASE, broken};
 use crate::presentation::progress::{Progress, TerminalStyle};
 use crate::request::default_directory;
 use crate::request::flags::CrashArgs;
@@ -30,7 +30,6 @@ const FILE: &str = "deaths.json";
 /// The layer whose first node serves the others.
 const NFS: &str = "nfs";
 
-/// The result.
 #[derive(Serialize)]
 struct Deaths {
     seed: u64,
@@ -75,8 +74,7 @@ pub fn kill_node(args: &CrashArgs, asked: &str) -> Result<u8, Failure> {
     };
     let laboratory = CrashRunner::open(&contenders)?;
     let path = args.out.clone().unwrap_or_else(|| default_directory("crash"));
-    let directory = Directory::open_or_make(&path, 0o755)
-        .map_err(|refused| Failure::refused(format!("--out: {refused}")))?;
+    let directory = Directory::open_or_make(&path, 0o755).map_err(exit::refused("--out"))?;
     if directory.has(FILE) {
         return Err(refused(format!(
             "--out: {} holds a result already; name another place",
@@ -144,7 +142,7 @@ fn one(
     let flags = rustix::fs::MemfdFlags::CLOEXEC;
     let disk = rustix::fs::memfd_create("kurabe-nodes", flags).map(File::from);
     let disk = disk.and_then(|disk| rustix::fs::ftruncate(&disk, size_bytes).map(|()| disk));
-    let disk = disk.map_err(|error| Failure::broken(format!("the disk in memory: {error}")))?;
+    let disk = disk.map_err(broken("the disk in memory"))?;
     let progress = Progress::new(TerminalStyle::of(None), false);
     let mut show = |event: &Event| {
         if let Event::Status { text } = event {
@@ -202,7 +200,6 @@ fn text_of(kept: &Kept) -> String {
     said
 }
 
-/// All deaths of one contender.
 fn summary(contender: &Contender, deaths: &[Kept]) -> String {
     let count = |verdict| deaths.iter().filter(|one| one.verdict == verdict).count();
     let others = deaths.iter().filter_map(|one| one.death.as_ref()).flat_map(|one| &one.others);

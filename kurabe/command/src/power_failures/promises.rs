@@ -1,6 +1,6 @@
 //! `kurabe promises`: what file systems promise, asked by small programs and power cuts.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use lab::contender::Contender;
 use lab::spec::{CommandLine, PowerCuts, WorkloadSpec};
@@ -19,7 +19,6 @@ const TIMEOUT_NS: u64 = 60_000_000_000;
 /// What stands in the place of a verdict where there is none.
 const FAILED: &str = "failed";
 
-/// `kurabe promises`.
 pub fn promises(args: &PromisesArgs) -> Result<u8, Failure> {
     let contenders = contenders(&args.contenders, None, CutPoints::Here)?;
     let asked: Vec<&Promise> = if args.only.is_empty() {
@@ -34,15 +33,10 @@ pub fn promises(args: &PromisesArgs) -> Result<u8, Failure> {
         check_timeout_ns: TIMEOUT_NS,
         // They read what is mounted and nothing else.
         parallel_checks: true,
-        lose_member: false,
         states: args.states,
         control_states: control_states(args.states),
-        flushes: 0,
         seed: args.seed.unwrap_or_else(|| u64::from(rand::random::<u32>())),
-        data: PathBuf::new(),
-        replay: None,
-        image: None,
-        share: None,
+        ..PowerCuts::default()
     };
     let mut laboratory = CrashRunner::open(&contenders)?;
     let mut found: Vec<Vec<Result<CrashReport, String>>> = vec![Vec::new(); asked.len()];

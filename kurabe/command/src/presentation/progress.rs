@@ -7,7 +7,7 @@ use std::io::IsTerminal;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use lab::analysis::{Analysis, TimeForecast};
+use lab::analysis::{Analysis, EffortForecast};
 use lab::event::Event;
 use lab::record::{Check, CheckVerdict, Outcome, Record, TIME_METRIC};
 use lab::words::thousands;
@@ -50,7 +50,6 @@ impl TerminalStyle {
     }
 }
 
-/// Shows progress.
 pub struct Progress {
     look: TerminalStyle,
     bar: ProgressBar,
@@ -256,7 +255,7 @@ impl Observer for Progress {
 
     fn block_ended(&mut self, _records: &[Record], analysis: &Analysis) {
         self.estimates.clear();
-        let open = analysis.forecast.filter(TimeForecast::is_open);
+        let open = analysis.forecast.filter(EffortForecast::is_open);
         self.outlook = open.map(|forecast| forecast.to_string());
         for workload in &analysis.workloads {
             for contender in &workload.contenders {

@@ -42,7 +42,6 @@ pub struct Terms {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Length {
     /// Runs of each contender, when the study fixes their number; nothing else but the limit counts then.
-    #[serde(default)]
     pub runs: Option<u32>,
     /// Time of its rounds, when the study names one.
     pub rounds: Option<Duration>,
@@ -51,7 +50,6 @@ pub struct Length {
     /// Bound on the whole block, at which it is broken off.
     pub limit: Option<Duration>,
     /// What a whole run of every contender takes, where that is known before the first one.
-    #[serde(default)]
     pub round: Option<Duration>,
 }
 
@@ -63,7 +61,6 @@ pub struct Length {
 pub struct BudgetShare {
     /// With the least number of blocks.
     pub least: Duration,
-    /// With twice as many.
     pub twice: Duration,
 }
 
@@ -77,10 +74,8 @@ pub struct Schedule<'a> {
     random: ChaCha8Rng,
     terms: Terms,
     begun: Duration,
-    /// When all stood ready.
     ready: Option<Duration>,
     measured: Duration,
-    /// Rounds that are complete.
     rounds: u32,
     /// Whether the round that goes on is the last one.
     is_last: bool,
@@ -113,7 +108,6 @@ impl<'a> Schedule<'a> {
         }
     }
 
-    /// What it comes from.
     pub fn terms(&self) -> Terms {
         self.terms
     }

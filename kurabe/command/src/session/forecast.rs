@@ -7,7 +7,7 @@ use std::time::Duration;
 use lab::plan::Plan;
 use lab::quantity::about_text;
 use lab::record::Record;
-use trial::device::Progress;
+use trial::device::FillProgress;
 use vocabulary::words::counted;
 
 use crate::environment::dry_run::DryRunReport;
@@ -50,7 +50,7 @@ impl<'a> TimeForecast<'a> {
     }
 
     /// Takes in how far the filling is; says once how long it will take, where that is long.
-    pub fn filling(&mut self, fill: Progress, elapsed: Duration) -> Option<String> {
+    pub fn filling(&mut self, fill: FillProgress, elapsed: Duration) -> Option<String> {
         let (begun, left) = *self.filling.get_or_insert((elapsed, None));
         let took = elapsed.saturating_sub(begun);
         let is_done = fill.done_bytes >= fill.total_bytes;

@@ -22,7 +22,7 @@ use workloads::KINDS;
 
 use super::Session;
 use crate::environment::{self, Examined, capacity, device_request, read_files, side_by_side};
-use crate::exit::{self, Failure};
+use crate::exit::{self, Failure, refused};
 use crate::power_failures::durability;
 use crate::presentation::{OwnAnswer, Presentation};
 use crate::request::flags::{
@@ -31,7 +31,6 @@ use crate::request::flags::{
 use crate::request::{default_directory, studies, workload_flags};
 use crate::terminal;
 
-/// `kurabe compare`.
 pub fn compare(args: &CompareArgs) -> Result<u8, Failure> {
     compare_with(args, None)
 }
@@ -39,7 +38,7 @@ pub fn compare(args: &CompareArgs) -> Result<u8, Failure> {
 /// The same, with an answer of its own.
 pub fn compare_with(args: &CompareArgs, own: Option<OwnAnswer>) -> Result<u8, Failure> {
     let text = args.study_text();
-    if !text.workloads.iter().any(|workload| workload.names_a_load(KINDS)) {
+    if !text.workloads.iter().any(|workload| workload.names_a_workload(KINDS)) {
         return Err(Failure::refused(format!(
             "COMMAND: is missing; give a command after '--', or another workload: {}",
             workload_flags::names(KINDS)
@@ -57,9 +56,10 @@ fn in_flags(error: StudyError) -> Failure {
 /// Refuses options that a tool would refuse later, so that nothing is printed that cannot run.
 fn check_options(study: &Study) -> Result<(), Failure> {
     for workload in &study.workloads {
-        KINDS.open(&workload.load).and_then(|load| load.check_options()).map_err(|problem| {
-            Failure::refused(format!("workload '{}': {problem}", workload.name))
-        })?;
+        KINDS
+            .open(&workload.load)
+            .and_then(|load| load.check_options())
+            .map_err(refused(format_args!("workload '{}'", workload.name)))?;
     }
     Ok(())
 }
@@ -158,7 +158,6 @@ pub fn file_of(text: &StudyText) -> String {
     }
 }
 
-/// `kurabe resume`.
 pub fn resume(args: &ResumeArgs) -> Result<u8, Failure> {
     let (writer, stored) =
         ResultWriter::resume(&args.directory).map_err(|error| foreign(&args.directory, error))?;
@@ -168,9 +167,8 @@ pub fn resume(args: &ResumeArgs) -> Result<u8, Failure> {
     let style = style_before(&stored).and_then(|text| text.style);
     let presentation = Presentation::new(&args.present, style.as_deref())?;
     for contender in &stored.plan.study.contenders {
-        filesystem::of(contender).map_err(|problem| {
-            Failure::refused(format!("contender '{}': {problem}", contender.label))
-        })?;
+        filesystem::of(contender)
+            .map_err(refused(format_args!("contender '{}'", contender.label)))?;
     }
     durability::believe_checks(&stored.plan.study)?;
     // What was planned is carried out, or refused.

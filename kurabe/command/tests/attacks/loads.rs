@@ -81,7 +81,7 @@ fn a_job_does_not_set_up_its_device_anew() {
 
 /// A key of root's session, which a workload of another user's inherits like a descriptor.
 #[test]
-fn a_load_of_a_user_has_none_of_roots_keys() {
+fn a_workload_of_a_user_has_none_of_roots_keys() {
     let Some(site) = ground() else { return };
     if tool("perl").is_none() {
         eprintln!("SKIPPED: perl is not installed");

@@ -159,7 +159,7 @@ fn a_strangers_results_directory_is_not_written_to() {
 /// Found later: fio looks for a file there, and gives no figures when it finds one; the trial counted
 /// as completed without any.
 #[test]
-fn a_file_of_a_strangers_takes_no_figures_from_a_load() {
+fn a_file_of_a_strangers_takes_no_figures_from_a_workload() {
     let Some(site) = ground() else { return };
     if Command::new("fio").arg("--version").output().is_err() {
         eprintln!("SKIPPED: fio is not installed");

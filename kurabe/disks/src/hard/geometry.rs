@@ -23,7 +23,6 @@ pub struct Geometry {
     /// Bytes per turn and MB/s of rate: the time of a revolution in s, times 10^6.
     bytes_per_rate: f64,
     turns: f64,
-    /// One revolution in ns.
     pub revolution_ns: f64,
 }
 

@@ -1,6 +1,5 @@
 //! What each kind of model can be told, with the range in which it makes sense.
 
-/// One parameter.
 #[derive(Debug)]
 pub struct Parameter {
     pub name: &'static str,

@@ -20,7 +20,6 @@ pub struct CheckAnalysis {
     pub check: Check,
     /// Trials that have the check.
     pub trials: usize,
-    /// What follows.
     pub verdict: CheckVerdict,
     /// Where it held each time: the greatest share of violations that is still believable
     /// ([`statistics::none_of`]).

@@ -19,7 +19,6 @@ pub struct ResourceUse {
     pub kernel_threads_cpu_ns: Option<f64>,
     /// Resident set of the largest process, in bytes.
     pub memory_bytes_max: Option<f64>,
-    /// Bytes that the device read.
     pub device_read_bytes: Option<f64>,
     /// Bytes that the device wrote.
     pub device_written_bytes: Option<f64>,

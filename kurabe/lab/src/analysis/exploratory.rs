@@ -196,7 +196,7 @@ pub(super) fn compare(
 #[cfg(test)]
 mod tests {
     use crate::analysis::analyse;
-    use crate::condition::{self, Outcome};
+    use crate::condition::{self, GateOutcome};
     use crate::fixture;
     use crate::judgement::Measurements;
     use crate::plan::Plan;
@@ -256,11 +256,11 @@ mod tests {
             fixture::run_of(record).device = Some(device);
         }
         let mut analysis = analyse(&plan, &records, None);
-        let result = Result { plan: &plan, records: &records, analysis: &analysis };
+        let result = Measurements { plan: &plan, records: &records, analysis: &analysis };
         for (condition, expected) in [
-            ("xfs >= 2", Outcome::Holds),
-            ("xfs <= 1.5", Outcome::Fails),
-            ("xfs <= 2", Outcome::Holds),
+            ("xfs >= 2", GateOutcome::Holds),
+            ("xfs <= 1.5", GateOutcome::Fails),
+            ("xfs <= 2", GateOutcome::Holds),
         ] {
             let name = plan.study.workloads[0].name.as_str();
             let condition = condition::parse(condition).unwrap();

@@ -58,7 +58,6 @@ impl<'a> Samples<'a> {
         samples
     }
 
-    /// Number of the blocks.
     pub(super) fn blocks(&self) -> usize {
         self.records.first().map_or(0, Vec::len)
     }

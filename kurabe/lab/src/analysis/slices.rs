@@ -23,7 +23,6 @@ const IDLE_SHARE_MAX: f64 = 0.1;
 /// Below this a turn, it is a superblock now and then.
 const IDLE_BYTES_MIN: f64 = (64 << 10) as f64;
 
-/// A figure, and its unit.
 type Figure = (String, Unit);
 
 /// Whether each of a record's slices is a whole run, and no cell of one.

@@ -205,7 +205,6 @@ fn tight(plan: &Plan) -> f64 {
 pub struct EffortForecast {
     /// Primary comparisons that are open.
     pub open: usize,
-    /// Of how many.
     pub comparisons: usize,
     /// Workloads under which two that are not the baseline may be the fastest.
     #[serde(default)]

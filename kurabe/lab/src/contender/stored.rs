@@ -47,10 +47,10 @@ enum StoredEnvironment {
     Directory(String),
 }
 
-impl TryFrom<StoredContender> for super::StoredContender {
+impl TryFrom<StoredContender> for super::Contender {
     type Error = &'static str;
 
-    fn try_from(stored: StoredContender) -> Result<super::StoredContender, &'static str> {
+    fn try_from(stored: StoredContender) -> Result<super::Contender, &'static str> {
         let StoredContender {
             label,
             above,
@@ -90,6 +90,6 @@ impl TryFrom<StoredContender> for super::StoredContender {
             return Err(super::ONLY_DIRECTORIES);
         }
         let store = stored.store;
-        Ok(super::StoredContender { label, store, layers, above, aged, environment })
+        Ok(super::Contender { label, store, layers, above, aged, environment })
     }
 }

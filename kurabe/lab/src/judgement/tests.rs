@@ -190,7 +190,7 @@ fn a_condition_is_contradicted_by_chance_no_more_often_than_promised() {
 }
 
 #[test]
-fn two_loads_agree_where_their_ratios_are_surely_alike() {
+fn two_workloads_agree_where_their_ratios_are_surely_alike() {
     let of = |one: [f64; 4], other: [f64; 4]| {
         let (plan, records) =
             result(&["ext4", "xfs"], &["tool", "replay"], 4, |load, fs, block| {

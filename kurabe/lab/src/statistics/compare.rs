@@ -188,7 +188,6 @@ pub struct CostEstimate {
     /// Whether a difference rests on the blocks being independent: if each ratio followed the one
     /// before as closely as so few blocks do not exclude, it would not be certain.
     pub rests_on_independence: bool,
-    /// What follows.
     pub verdict: Verdict,
 }
 
@@ -533,7 +532,6 @@ pub(super) struct Corrected {
     pub alpha: f64,
     /// Level of the interval at this look.
     pub level: f64,
-    /// Adjusted p value.
     pub p_adjusted: f64,
 }
 

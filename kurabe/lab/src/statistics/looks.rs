@@ -26,7 +26,6 @@ const REACH: f64 = 8.0;
 /// One look at a study.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct InterimLook {
-    /// Blocks at this look.
     pub blocks: u32,
     /// The share of the error that is spent by this look and those before it.
     pub spent: f64,

@@ -20,7 +20,6 @@ pub const MACHINES_MIN: usize = 2;
 /// What several machines say together of one contender against the baseline.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct AcrossMachines {
-    /// Machines with a cost.
     pub machines: usize,
     /// Geometric mean of their costs; absent where no machine has one.
     pub cost: Option<f64>,

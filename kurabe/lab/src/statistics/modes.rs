@@ -23,7 +23,6 @@ const VALUES_MIN_FOR_MODES: usize = 8;
 pub struct Slow {
     /// How many of its trials are far slower than the others, or in the slower of two modes.
     pub trials: usize,
-    /// Of how many.
     pub of: usize,
     /// How many times as long they take as the others; 1 where there are none.
     pub factor: f64,

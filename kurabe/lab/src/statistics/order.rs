@@ -20,9 +20,7 @@ const EFFECT_MIN: f64 = 1.01;
 /// One trial in its order.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct OrderedRun {
-    /// Its block.
     pub block: usize,
-    /// Its contender, by number.
     pub contender: usize,
     /// Whether it was the first of its block.
     pub first: bool,
@@ -37,18 +35,13 @@ pub struct OrderedRun {
 #[serde(rename_all = "kebab-case", tag = "effect")]
 pub enum OrderEffect {
     /// The first trial of a block costs so many times as much as the others.
-    First {
-        /// The ratio.
-        ratio: f64,
-    },
+    First { ratio: f64 },
     /// What comes after this contender costs so many times as much as what comes after the one after
     /// which it costs least.
     After {
-        /// The contender, by number.
         contender: usize,
         /// The one after which it costs least.
         least: usize,
-        /// The ratio.
         ratio: f64,
     },
 }

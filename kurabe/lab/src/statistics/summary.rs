@@ -24,7 +24,6 @@ const MEAN_DEVIATION_PER_SIGMA: f64 = 0.797_884_560_802_865_4;
 pub struct SampleSummary {
     /// Number of values.
     pub count: usize,
-    /// Median.
     pub median: f64,
     /// Arithmetic mean.
     pub mean: f64,
@@ -36,7 +35,6 @@ pub struct SampleSummary {
     pub min: f64,
     /// Lower quartile, interpolated (definition 7 of Hyndman & Fan 1996).
     pub quartile_lower: f64,
-    /// Upper quartile.
     pub quartile_upper: f64,
     /// Largest value.
     pub max: f64,

@@ -16,7 +16,6 @@ use crate::device::{DEFAULT_DEVICE, DeviceName};
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
 pub struct QuickText {
-    /// The device.
     pub device: Option<String>,
     /// Exactly so many runs of every contender.
     pub runs: Option<u32>,

@@ -33,7 +33,6 @@ pub struct Reduced {
 /// A workload of which another amount was done, or in whose place another was.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ReducedWorkload {
-    /// Name of the workload.
     #[serde(deserialize_with = "name::read")]
     pub workload: String,
     /// What of it is another.

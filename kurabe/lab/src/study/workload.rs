@@ -16,7 +16,6 @@ use super::{StudyError, error};
 use crate::spec::{CommandLine, Workload, WorkloadSpec};
 use crate::study_file::unknown_key;
 
-/// A workload as written.
 #[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
@@ -62,13 +61,10 @@ const KEYS: &[&str] = &[
     "quick",
 ];
 
-/// A command as written.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum CommandText {
-    /// A line.
     Line(String),
-    /// Words.
     Words(Vec<String>),
 }
 
@@ -86,7 +82,7 @@ impl fmt::Display for CommandText {
 
 impl WorkloadText {
     /// Whether a command or another workload is named.
-    pub fn names_a_load(&self, kinds: WorkloadKinds) -> bool {
+    pub fn names_a_workload(&self, kinds: WorkloadKinds) -> bool {
         self.command.is_some() || self.naming_keys(kinds).next().is_some()
     }
 

@@ -37,7 +37,6 @@ pub struct LatencySeries {
     pub points: Vec<SeriesPoint>,
 }
 
-/// One interval of a series.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SeriesPoint {
     /// How long it is: the last interval ends with the last operation.

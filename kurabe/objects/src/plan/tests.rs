@@ -15,7 +15,7 @@ fn figures(text: &str) -> PlanFigures {
 }
 
 #[test]
-fn a_published_load_is_counted_exactly() {
+fn a_published_workload_is_counted_exactly() {
     let text =
         "Command { 5000.times { New(1M); }; } Unordered[40000] { <50%> New(1M); <50%> Get; }";
     let counted = figures(text);

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use vocabulary::check::Check;
 
-use super::worker::{Wrong, compare};
+use super::worker::{WrongAnswer, compare};
 use super::{PROGRESS_INTERVAL, failure};
 use crate::contents::ContentIdentity;
 use crate::report::{ProgramFailure, Verification};
@@ -28,7 +28,7 @@ pub(super) fn sweep(
     const DURING: &str = "the sweep at the end";
     let failed = |error| Box::new(failure(DURING, error));
     let mut count =
-        |wrong: Wrong| check.count(wrong.err().map(|wrong| format!("{DURING}: {wrong}")));
+        |wrong: WrongAnswer| check.count(wrong.err().map(|wrong| format!("{DURING}: {wrong}")));
     let live = || stream.live().iter();
     let store = match reopen() {
         // A store that cannot be opened again has lost all that it had.
@@ -67,7 +67,7 @@ pub(super) fn sweep(
 fn compare_keys(
     stream: &Stream,
     store: &dyn Store,
-    count: &mut dyn FnMut(Wrong),
+    count: &mut dyn FnMut(WrongAnswer),
 ) -> Result<BTreeSet<u64>, StoreError> {
     let mut found = store.keys()?.into_iter().peekable();
     let mut unlisted = BTreeSet::new();

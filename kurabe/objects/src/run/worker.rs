@@ -42,7 +42,6 @@ pub(super) struct Worker<'a> {
     sum: WorkerReport,
 }
 
-/// Verbs that there are.
 const VERBS: usize = Verb::Sync as usize + 1;
 
 impl<'a> Worker<'a> {
@@ -234,7 +233,6 @@ pub(super) fn compare(
     Ok(identity.check(size_bytes, found).map_err(|difference| difference.to_string()))
 }
 
-/// A command, for a message.
 fn described(command: &Command) -> String {
     match command.verb {
         Verb::DeleteRange => {

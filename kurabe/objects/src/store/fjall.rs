@@ -80,7 +80,6 @@ fn key_of(bytes: &[u8]) -> Result<u64, StoreError> {
 }
 
 impl Fjall {
-    /// The keys of a range.
     fn keys_of(&self, keys: Range<u64>) -> Result<Vec<u64>, StoreError> {
         let found = self.objects.range(bytes_of(keys.start)..bytes_of(keys.end.max(keys.start)));
         found.map(|entry| key_of(&entry.key().map_err(failure)?)).collect()

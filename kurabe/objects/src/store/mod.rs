@@ -30,7 +30,6 @@ mod redb;
 mod rocksdb;
 mod sequential;
 
-/// A store that is open.
 pub trait Store: Send + Sync {
     /// A way into the store for one thread.
     fn session(&self) -> Result<Box<dyn StoreSession + '_>, StoreError>;
@@ -70,7 +69,6 @@ pub trait StoreSession {
     fn delete_range(&mut self, keys: Range<u64>) -> Result<u64, StoreError>;
 }
 
-/// Where a store is made.
 #[derive(Clone)]
 pub enum StoreLocation {
     /// In a directory, which exists and is empty.
@@ -129,9 +127,7 @@ pub struct Demand {
 /// What makes or opens a store.
 pub type StoreOpener = fn(&StoreLocation, &StoreOptions) -> Result<Box<dyn Store>, StoreError>;
 
-/// A kind of store.
 pub struct StoreKind {
-    /// What it is called.
     pub name: &'static str,
     /// What it is, in one line.
     pub summary: &'static str,
@@ -158,7 +154,6 @@ pub struct StoreSpace {
     pub least_bytes: u64,
     /// With this much it is comfortable, in bytes.
     pub comfortable_bytes: u64,
-    /// Of these, journal.
     pub journal_bytes: u64,
 }
 
@@ -177,12 +172,10 @@ pub static STORES: &[StoreKind] = &[
     sequential::KIND,
 ];
 
-/// The names of all stores.
 pub fn names() -> Vec<&'static str> {
     STORES.iter().map(|kind| kind.name).collect()
 }
 
-/// The kind of this name.
 pub fn kind(name: &str) -> Result<&'static StoreKind, StoreError> {
     STORES
         .iter()
@@ -232,14 +225,7 @@ pub enum StoreError {
     Refused(String),
     /// The system below reported an error.
     #[error("{act} {}: {source}", .path.display())]
-    System {
-        /// What was tried.
-        act: &'static str,
-        /// On what.
-        path: PathBuf,
-        /// What came of it.
-        source: io::Error,
-    },
+    System { act: &'static str, path: PathBuf, source: io::Error },
     /// The store itself failed.
     #[error("the store failed: {0}")]
     Failed(String),

@@ -164,8 +164,7 @@ impl Calls {
 impl RocksDatabase {
     /// Opens or makes the database in a directory.
     ///
-    /// # Errors
-    /// RocksDB's own words, or those of [`missing`].
+    /// Errors: RocksDB's own words, or those of [`missing`].
     pub fn open(directory: &Path, direct: bool) -> Result<RocksDatabase, String> {
         let calls = calls()?;
         let name = CString::new(directory.as_os_str().as_bytes()).map_err(|e| e.to_string())?;
@@ -194,7 +193,6 @@ impl RocksDatabase {
         if is_durable { self.synced } else { self.unsynced }
     }
 
-    /// Puts a value.
     pub fn put(&self, key: u64, value: &[u8], is_durable: bool) -> Result<(), String> {
         let (key, options) = (bytes_of(key), self.writing(is_durable));
         let (key_at, value_at) = (key.as_ptr().cast(), value.as_ptr().cast());
@@ -262,7 +260,6 @@ impl RocksDatabase {
 }
 
 impl Found<'_> {
-    /// Its bytes.
     pub fn bytes(&self) -> &[u8] {
         let mut length = 0;
         // SAFETY: the slice has `length` bytes until it is destroyed with this value; of an empty

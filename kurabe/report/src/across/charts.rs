@@ -10,7 +10,6 @@ use crate::text;
 /// Most metrics of a workload that have charts of their own.
 const METRICS_WITH_CHARTS_MAX: usize = 4;
 
-/// The charts of a workload.
 pub(super) fn charts(across: &Across<'_>, workload: &AcrossWorkload, index: usize) -> Vec<Chart> {
     let mut charts = Vec::new();
     let metrics = workload.metrics.iter().take(METRICS_WITH_CHARTS_MAX);
@@ -24,7 +23,6 @@ pub(super) fn charts(across: &Across<'_>, workload: &AcrossWorkload, index: usiz
     charts
 }
 
-/// One key a result.
 fn keys(across: &Across<'_>) -> Vec<LegendEntry> {
     let names = across.names.iter().enumerate();
     names.map(|(style, name)| LegendEntry { name: name.clone(), style, group: "result" }).collect()

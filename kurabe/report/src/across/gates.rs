@@ -13,9 +13,7 @@ pub type Refusal = String;
 /// Judges the gates under each workload of the first result; of each later result by itself. Where a later
 /// result lacks the workload, or measured something else under its name, a gate was not tested.
 ///
-/// # Errors
-///
-/// A gate that cannot be read, or that names a contender or a workload that the first result has not.
+/// Errors: a gate that cannot be read, or that names a contender or a workload that the first result has not.
 pub fn judge(across: &Across<'_>, gates: &[String]) -> Result<Vec<Gate>, Refusal> {
     let study = &across.sources[0].plan.study;
     let labels: Vec<&str> = study.contenders.iter().map(|one| one.label.as_str()).collect();

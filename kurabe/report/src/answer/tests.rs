@@ -272,7 +272,7 @@ fn what_must_be_known_first_is_a_warning_once() {
 }
 
 #[test]
-fn several_loads_have_one_overview_and_a_line_each() {
+fn several_workloads_have_one_overview_and_a_line_each() {
     let mut text = study(4);
     let command = |line: &str| Some(CommandText::Line(line.into()));
     text.workloads = ["one", "two", "three"]
@@ -587,7 +587,7 @@ fn counts_are_told_where_times_decide_nothing() {
 }
 
 #[test]
-fn a_part_that_is_told_apart_stands_below_its_load() {
+fn a_part_that_is_told_apart_stands_below_its_workload() {
     use lab::workload::{Metric, Unit, WorkloadReport};
     let plan = Plan::new(study(4).resolve(&Known::named(["ext4", "xfs", "btrfs"])).unwrap(), 1);
     let mut all = records(&plan, |_| 1_000_000_000);
@@ -659,7 +659,7 @@ fn contenders_with_different_numbers_of_nodes_are_compared_by_the_same_work() {
 }
 
 #[test]
-fn loads_in_which_contenders_stand_alike_have_one_sentence_with_room_for_all() {
+fn workloads_in_which_contenders_stand_alike_have_one_sentence_with_room_for_all() {
     let mut text = study(4);
     let load = text.workloads.remove(0);
     let names = ["one", "two", "three", "four", "five", "six"];

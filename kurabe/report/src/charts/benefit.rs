@@ -124,7 +124,7 @@ pub fn of_workload(view: &WorkloadView<'_>) -> Option<Chart> {
 }
 
 /// The picture of several workloads: a symbol for each contender under each workload, against the baseline.
-pub fn of_workload(source: &ResultSource) -> Option<Chart> {
+pub fn of_workloads(source: &ResultSource) -> Option<Chart> {
     let study = &source.plan.study;
     let baseline = source.plan.baseline_label();
     let mut series: Vec<ChartSeries> = Vec::new();

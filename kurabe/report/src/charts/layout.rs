@@ -10,9 +10,7 @@ use crate::chart::{Axis, Chart, ChartSeries, Point, SeriesStyle, Tick};
 pub struct LayoutRow<'a> {
     /// The contender's place in the study.
     pub key: usize,
-    /// Its label.
     pub label: String,
-    /// Which files.
     pub which: &'static str,
     /// How they lie.
     pub layout: &'a Layout,

@@ -15,9 +15,7 @@ const MARKS_MAX: u64 = 300;
 /// How many states after a power cut of a contender were looked at, and in how many something was wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cuts {
-    /// The contender.
     pub label: String,
-    /// States that were tried.
     pub tried: u64,
     /// States of those in which something was wrong.
     pub violated: u64,

@@ -73,7 +73,7 @@ pub fn every(source: &ResultSource) -> Vec<Chart> {
         }
     }
     let groups = groups.iter().enumerate();
-    groups.filter_map(|(place, (unit, views))| of_workload(source, views, *unit, place)).collect()
+    groups.filter_map(|(place, (unit, views))| of_workloads(source, views, *unit, place)).collect()
 }
 
 /// The picture of one load: a row for each contender. None for a matrix, whose maps show more.
@@ -95,7 +95,7 @@ pub fn of_workload(view: &WorkloadView<'_>) -> Option<Chart> {
 }
 
 /// The picture of the workloads of a unit: a row for each workload, in it a line for each contender.
-fn of_workload(
+fn of_workloads(
     source: &ResultSource,
     views: &[&WorkloadView<'_>],
     unit: Unit,

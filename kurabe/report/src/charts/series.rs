@@ -282,7 +282,7 @@ mod tests {
             [&[9.0, 5.0, 5.0, 5.0, 5.0, 5.0][..], &[1.0, 9.0, 1.0, 9.0, 1.0, 9.0]].map(measured);
         // Beyond the series it is at its end.
         wild.marks = [3_000_000_000, 60_000_000_000]
-            .map(|at_ns| lab::workload::SeriesStyle { at_ns, words: "throughput sank".into() })
+            .map(|at_ns| lab::workload::SeriesMark { at_ns, words: "throughput sank".into() })
             .into();
         let trials = [trial(&calm), trial(&wild)];
         let marks = marks_of(2, "xfs", &trials, 1.0);

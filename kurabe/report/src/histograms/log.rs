@@ -56,7 +56,6 @@ pub(super) fn empty_histogram() -> Histogram<u64> {
     Histogram::new(SIGNIFICANT_DIGITS).expect("three significant digits are within 0 to 5")
 }
 
-/// Adds one histogram to another.
 pub(super) fn add(sum: &mut Histogram<u64>, addend: &Histogram<u64>) {
     sum.add(addend).expect("a histogram that grows by itself takes every other");
 }

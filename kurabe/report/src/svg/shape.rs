@@ -23,7 +23,6 @@ pub enum SymbolShape {
     Ring(SeriesStyle),
 }
 
-/// How large a symbol is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SymbolSize {
     /// A single run.
@@ -36,12 +35,9 @@ pub enum SymbolSize {
     Large,
 }
 
-/// A side of a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
-    /// To the left.
     Left,
-    /// To the right.
     Right,
 }
 

@@ -13,7 +13,7 @@ use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
 use lab::record::{Check, Outcome, Phase, Record};
 use lab::study::{StudyText, WorkloadText};
 use lab::study_file;
-use lab::workload::{Metric, SeriesStyle, Unit};
+use lab::workload::{Metric, SeriesMark, Unit};
 use report::across::{self, Across};
 use report::source::ResultSource;
 use report::{answer, details, document, export, page};
@@ -54,7 +54,7 @@ fn log(kind: &str, count: u64) -> String {
 fn fill(record: &mut Record) -> bool {
     complete(record, time_ns(record, &["ext4", "xfs", "raw"]));
     let mut load = workload_report(1e8 + f64::from(record.trial) * 1e5);
-    load.series[0].marks = vec![SeriesStyle { at_ns: 2_000_000_000, words: "sank".into() }];
+    load.series[0].marks = vec![SeriesMark { at_ns: 2_000_000_000, words: "sank".into() }];
     load.latencies.truncate(1);
     load.latencies[0].count = 50;
     load.histogram_log = Some(log("Put", 50));

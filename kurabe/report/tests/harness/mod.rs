@@ -13,7 +13,7 @@ use lab::record::{
 use lab::result::{FACTS_FILE, ResultWriter};
 use lab::study::{CommandText, StudyText, WorkloadText};
 use lab::study_file;
-use lab::workload::{ChartSeries, Latency, Metric, QUANTILES, Unit, WorkloadReport};
+use lab::workload::{Latency, Metric, QUANTILES, Series, Unit, WorkloadReport};
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -149,7 +149,7 @@ pub fn workload_report(value: f64) -> WorkloadReport {
         metrics: vec![Metric::new("throughput", value, Unit::BytesPerSecond)],
         operations: Some(25_000),
         latencies: vec![latency("Put", 20_000), latency("Get", 5_000), latency("overall", 25_000)],
-        series: vec![ChartSeries {
+        series: vec![Series {
             name: "throughput".into(),
             unit: Unit::BytesPerSecond,
             interval_ns: 1_000_000_000,

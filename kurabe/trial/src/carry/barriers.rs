@@ -55,7 +55,7 @@ impl Trial<'_> {
         let directory = root.join(node.host_name());
         DirBuilder::new()
             .create(&directory)
-            .map_err(|error| StepFailure::of(format!("making {}: {error}", directory.display())))?;
+            .map_err(failed(format_args!("making {}", directory.display())))?;
         Ok(directory)
     }
 

@@ -123,8 +123,8 @@ impl Trial<'_> {
             scratch: self.workload_place()?,
             prepared: self.prepared.clone(),
         };
-        let channel = WorkloadChannel::begin(&task)
-            .map_err(|error| StepFailure::of(format!("writing the workload's task: {error}")))?;
+        let channel =
+            WorkloadChannel::begin(&task).map_err(failed("writing the workload's task"))?;
         Ok((WorkloadChannel::command(self.user.as_ref())?, channel))
     }
 

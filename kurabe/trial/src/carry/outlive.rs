@@ -160,7 +160,7 @@ impl Trial<'_> {
         let text: String = acknowledged.iter().flat_map(|line| [line, "\n"]).collect();
         std::fs::write(&file, text)
             .and_then(|()| std::fs::create_dir(&empty))
-            .map_err(|error| StepFailure::of(format!("the acknowledgements: {error}")))?;
+            .map_err(failed("the acknowledgements"))?;
         let found = |directory: &Path| -> Result<Finding, StepFailure> {
             let line = with_arguments(check, directory, &file);
             let deadline = Some(Instant::now() + Duration::from_nanos(death.check_timeout_ns));

@@ -186,9 +186,9 @@ impl Trial<'_> {
             return Ok(root);
         }
         let place = root.join(format!("{SLICE_PREFIX}{number}"));
-        DirBuilder::new().create(&place).map_err(|error| {
-            StepFailure::of(format!("making the slice's directory {}: {error}", place.display()))
-        })?;
+        DirBuilder::new()
+            .create(&place)
+            .map_err(failed(format_args!("making the slice's directory {}", place.display())))?;
         if let Some(user) = &self.user {
             user.receive(&place, &self.spec.scratch).map_err(StepFailure::of)?;
         }

@@ -25,7 +25,7 @@ use crate::device::served::{Pages, ServedDevice};
 use crate::device::{Attached, DeviceNode, attach_served};
 use crate::filesystem::{self, Access, FileSystem, Instance, InstanceContext};
 use crate::lower;
-use crate::tool::{StepFailure, Toolbox};
+use crate::tool::{StepFailure, Toolbox, failed};
 use crate::upper;
 use crate::workload::WorkloadChannel;
 
@@ -119,7 +119,7 @@ impl<'a> Bench<'a> {
         };
         let channel = made
             .and_then(|()| WorkloadChannel::begin(&task))
-            .map_err(|error| StepFailure::of(format!("writing the workload's task: {error}")))?;
+            .map_err(failed("writing the workload's task"))?;
         Ok((WorkloadChannel::command(None)?, channel))
     }
 
@@ -270,7 +270,6 @@ impl<'a> Bench<'a> {
         tools
     }
 
-    /// The node of its device.
     pub fn node(&self) -> DeviceNode {
         self.device.borrow().as_ref().expect("something is served by now").node().clone()
     }

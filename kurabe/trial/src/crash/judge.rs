@@ -21,9 +21,8 @@ use super::Setting;
 use super::bench::Bench;
 use crate::command::{self, CommandBounds, CommandEnd, CommandResult};
 use crate::filesystem::Instance;
-use crate::tool::{StepFailure, Toolbox};
+use crate::tool::{StepFailure, Toolbox, failed};
 
-/// How one disk was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DiskCondition {
@@ -42,7 +41,6 @@ pub enum DiskCondition {
 }
 
 impl DiskCondition {
-    /// The word for it.
     pub fn word(self) -> &'static str {
         match self {
             DiskCondition::Held => "held",
@@ -68,7 +66,6 @@ impl DiskCondition {
 /// What was found on one disk.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
-    /// How it was found.
     pub kind: DiskCondition,
     /// The last lines of the check, or what mount said; absent where everything is there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -102,13 +99,9 @@ impl fmt::Display for Finding {
 /// How many states had each finding.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
-    /// All.
     pub tried: usize,
-    /// Something lost.
     pub lost: usize,
-    /// Something corrupt.
     pub corrupt: usize,
-    /// Unusable.
     pub unusable: usize,
     /// Cannot be mounted.
     pub unmountable: usize,
@@ -118,7 +111,6 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Counts one state.
     pub fn count(&mut self, finding: &Finding) {
         self.tried += 1;
         match finding.kind {
@@ -165,11 +157,9 @@ pub struct Spent {
     pub cut_ns: u64,
     /// Mounting it, with the replay of its journal, and mending it where that was needed.
     pub mount_ns: u64,
-    /// Running the check.
     pub check_ns: u64,
     /// Waiting for the checks of other states, unless they run at the same time.
     pub waiting_ns: u64,
-    /// Unmounting it.
     pub unmount_ns: u64,
 }
 
@@ -269,7 +259,7 @@ impl Bench<'_> {
         let Setting { spec, cuts, stop, .. } = &self.setting;
         let file = self.place.join("acknowledged");
         std::fs::write(&file, &acknowledged.0)
-            .map_err(|error| StepFailure::of(format!("writing {}: {error}", file.display())))?;
+            .map_err(failed(format_args!("writing {}", file.display())))?;
         let workload = &spec.workload;
         let own = self.own_workload()?.filter(|load| load.acknowledges());
         let (line, channel) = match (&workload.check, own) {

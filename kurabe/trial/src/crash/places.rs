@@ -24,7 +24,6 @@ struct Piece {
     owner: String,
 }
 
-/// The pieces of all files.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct FileMap {
     pieces: Vec<Piece>,

@@ -13,7 +13,6 @@ use rustix::fs::FallocateFlags;
 
 use crate::sys::pages;
 
-/// Rounds of a program.
 const ROUNDS: u64 = 24;
 /// A small piece of a file.
 const PIECE_BYTES: usize = 4096;
@@ -27,9 +26,7 @@ const NAMES: [[bool; 3]; 4] =
 
 /// A program and what it relies on.
 pub struct Promise {
-    /// The word for it.
     pub name: &'static str,
-    /// What it relies on.
     pub text: &'static str,
     /// Whether POSIX promises it (fsync(2) of a file does not concern its name).
     pub posix: bool,
@@ -299,7 +296,6 @@ pub static PROMISES: [Promise; 17] = [
     },
 ];
 
-/// The promise of this name.
 pub fn by_name(name: &str) -> Option<&'static Promise> {
     PROMISES.iter().find(|promise| promise.name == name)
 }
@@ -321,10 +317,6 @@ impl Promise {
     }
 
     /// Whether what the file with the acknowledgements says is kept.
-    ///
-    /// # Errors
-    ///
-    /// What is not.
     pub fn check(&self, directory: &Path, acknowledged: &Path) -> Result<(), String> {
         let lines = fs::read_to_string(acknowledged).map_err(text)?;
         (self.check)(directory, lines.lines().count() as u64)

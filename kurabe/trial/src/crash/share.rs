@@ -23,7 +23,6 @@ pub enum StateShare {
         first: usize,
         /// How many shares there are; above 0.
         of: usize,
-        /// What was recorded.
         kept: Kept,
     },
 }

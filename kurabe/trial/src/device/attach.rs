@@ -254,7 +254,6 @@ impl Attached {
         &self.node
     }
 
-    /// Size in bytes.
     pub fn size_bytes(&self) -> u64 {
         self.size_bytes
     }

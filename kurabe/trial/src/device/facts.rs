@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 use serde_with_macros::skip_serializing_none;
 use trust::mounts;
 
-/// The device of a study.
 #[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceFacts {
@@ -32,11 +31,8 @@ pub struct DeviceFacts {
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackingFacts {
-    /// Directory of the image.
     pub directory: PathBuf,
-    /// Kind of file system.
     pub file_system: String,
-    /// Mount options of it.
     pub mount_options: String,
     /// The block device below it, when it has one.
     pub block_device: Option<BlockDeviceFacts>,
@@ -48,13 +44,9 @@ pub struct BackingFacts {
 pub struct BlockDeviceFacts {
     /// Kernel name, such as `sda` or `nvme0n1p2`.
     pub name: String,
-    /// Size in bytes.
     pub size_bytes: Option<u64>,
-    /// Vendor and model.
     pub model: Option<String>,
-    /// Serial number.
     pub serial: Option<String>,
-    /// Revision of the firmware.
     pub firmware: Option<String>,
     /// Whether the kernel takes it for a disk with a spindle.
     pub rotational: Option<bool>,

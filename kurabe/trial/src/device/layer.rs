@@ -82,7 +82,6 @@ pub fn notations() -> impl Iterator<Item = &'static str> {
     LAYERS.iter().map(|layer| layer.notation)
 }
 
-/// Reads a layer.
 pub fn read(text: &str) -> Result<Put, String> {
     read_from(LAYERS, text)
 }

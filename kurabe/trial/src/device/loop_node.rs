@@ -23,7 +23,6 @@ use crate::sys::loop_device;
 pub struct Backing {
     /// Device number, as `stat` has it.
     pub file_system: u64,
-    /// Inode.
     pub inode: u64,
 }
 

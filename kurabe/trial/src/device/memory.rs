@@ -11,7 +11,6 @@ use super::held::{self, FilledFile, RESERVE_BYTES};
 use super::{Base, DeviceError, DeviceKind, Making, PreparedDevice, Request};
 use crate::memory_limit;
 
-/// Memory.
 pub(super) static MEM: DeviceKind = DeviceKind {
     name: MEMORY,
     notation: "mem:4G (memory)",

@@ -166,7 +166,6 @@ impl ServedDevice {
         self.ask(&Ask::Acknowledge { text })
     }
 
-    /// The instant that was reached.
     pub fn now(&mut self) -> io::Result<crash::Instant> {
         self.ask(&Ask::Now)
     }
@@ -475,7 +474,6 @@ fn nothing() -> io::Error {
     io::Error::other("nothing was recorded")
 }
 
-/// The file that came in.
 fn input() -> io::Result<File> {
     Ok(io::stdin().as_fd().try_clone_to_owned()?.into())
 }

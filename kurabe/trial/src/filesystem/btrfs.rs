@@ -3,7 +3,6 @@
 use super::kernel::{KernelFileSystem, ToolRunner};
 use super::{FileSystem, LayerTool, Owner};
 
-/// Btrfs.
 pub static BTRFS: FileSystem = FileSystem {
     tools: &[
         LayerTool::new("mkfs.btrfs", "btrfs-progs", "--version"),

@@ -8,7 +8,6 @@ use std::os::unix::fs::FileExt;
 use super::kernel::{KernelFileSystem, ToolRunner, words};
 use super::{FileSystem, InstanceContext, LayerTool, Owner};
 
-/// ext2.
 pub static EXT2: FileSystem = FileSystem {
     tools: &[tool("mkfs.ext2"), tool("dumpe2fs"), tool("e2fsck")],
     ..ext(
@@ -18,13 +17,11 @@ pub static EXT2: FileSystem = FileSystem {
     )
 };
 
-/// ext3.
 pub static EXT3: FileSystem = FileSystem {
     tools: &[tool("mkfs.ext3"), tool("dumpe2fs"), tool("e2fsck")],
     ..ext("ext3", "ext2 with a journal", &["mkfs.ext3", "-q", "-F"])
 };
 
-/// ext4.
 pub static EXT4: FileSystem = FileSystem {
     tools: &[tool("mkfs.ext4"), tool("dumpe2fs"), tool("e2fsck")],
     ..ext(

@@ -3,7 +3,6 @@
 use super::kernel::KernelFileSystem;
 use super::{FileSystem, LayerTool};
 
-/// F2FS.
 pub static F2FS: FileSystem = FileSystem {
     // fsck.f2fs comes with it.
     tools: &[LayerTool::new("mkfs.f2fs", "f2fs-tools", "-V")],

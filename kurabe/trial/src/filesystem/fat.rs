@@ -27,7 +27,6 @@ pub static VFAT: FileSystem = FileSystem {
     )
 };
 
-/// exFAT.
 pub static EXFAT: FileSystem = FileSystem {
     // fsck.exfat and dump.exfat come with it.
     tools: &[LayerTool::new("mkfs.exfat", "exfatprogs", "-V")],

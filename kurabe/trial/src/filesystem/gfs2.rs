@@ -13,7 +13,7 @@ use lab::spec::NodeSpec;
 use super::kernel::{Cluster, KernelFileSystem, Leaving, words};
 use super::{FileSystem, InstanceContext, LayerTool};
 use crate::nodes;
-use crate::tool::{StepFailure, Toolbox};
+use crate::tool::{StepFailure, Toolbox, failed};
 
 /// GFS2: on one node without locks, on several by the lock manager of the kernel.
 pub static GFS2: FileSystem = FileSystem {
@@ -78,13 +78,11 @@ fn node(number: u32) -> PathBuf {
 }
 
 fn write(path: &Path, bytes: impl AsRef<[u8]>) -> Result<(), StepFailure> {
-    fs::write(path, bytes)
-        .map_err(|error| StepFailure::of(format!("the lock manager: {}: {error}", path.display())))
+    fs::write(path, bytes).map_err(failed(format_args!("the lock manager: {}", path.display())))
 }
 
 fn make(path: &Path) -> Result<(), StepFailure> {
-    fs::create_dir_all(path)
-        .map_err(|error| StepFailure::of(format!("the lock manager: {}: {error}", path.display())))
+    fs::create_dir_all(path).map_err(failed(format_args!("the lock manager: {}", path.display())))
 }
 
 /// A `struct sockaddr_storage` of IPv4.
@@ -111,8 +109,8 @@ fn join(_: &InstanceContext, member: &NodeSpec, _: &mut Toolbox) -> Result<(), S
         make(&node(number))?;
         write(&node(number).join("nodeid"), number.to_string())?;
     }
-    let monitor = fs::File::open(MONITOR)
-        .map_err(|error| StepFailure::of(format!("the lock manager: {MONITOR}: {error}")))?;
+    let monitor =
+        fs::File::open(MONITOR).map_err(failed(format_args!("the lock manager: {MONITOR}")))?;
     // Open until this process ends, which is after the unmount.
     std::mem::forget(monitor);
     // mount(8) waits in the kernel until somebody answers for the locks.
@@ -154,9 +152,8 @@ fn died(number: u32) -> Result<(), StepFailure> {
 fn without(known: &[PathBuf]) -> Result<(), StepFailure> {
     write(&locks("control"), "0")?;
     for path in known {
-        fs::remove_dir(path).map_err(|error| {
-            StepFailure::of(format!("the lock manager: {}: {error}", path.display()))
-        })?;
+        fs::remove_dir(path)
+            .map_err(failed(format_args!("the lock manager: {}", path.display())))?;
     }
     write(&locks("control"), "1")
 }

@@ -17,9 +17,8 @@ use crate::device::DeviceNode;
 use crate::host_proc::HostProc;
 use crate::kernel_log::KernelLog;
 use crate::sys::loop_device;
-use crate::tool::{StepFailure, ToolOutput, Toolbox};
+use crate::tool::{StepFailure, ToolOutput, Toolbox, failed};
 
-/// What the kernel mounts.
 pub struct KernelFileSystem {
     /// The command line of mkfs before the contender's options: quiet and forced.
     pub mkfs: &'static [&'static str],
@@ -402,9 +401,8 @@ fn mount_flags<'a>(options: impl Iterator<Item = &'a str>) -> (MountFlags, Strin
 
 /// Makes an empty directory to mount on.
 pub fn make_mount_point(point: &Path) -> Result<(), StepFailure> {
-    fs::create_dir_all(point).map_err(|error| {
-        StepFailure::of(format!("making the mount point {}: {error}", point.display()))
-    })
+    fs::create_dir_all(point)
+        .map_err(failed(format_args!("making the mount point {}", point.display())))
 }
 
 /// Makes everything durable that was written to the file system on which `point` lies.
@@ -421,9 +419,9 @@ pub fn sync_file_system(point: &Path, tools: &mut Toolbox) -> Result<(), StepFai
 
 /// Drops the pages of a device, and of no other, that memory holds.
 pub fn drop_pages_of(node: &DeviceNode) -> Result<(), StepFailure> {
-    File::open(node.path()).and_then(|device| loop_device::drop_buffers(&device)).map_err(|error| {
-        StepFailure::of(format!("dropping the cached pages of {}: {error}", node.shown()))
-    })
+    File::open(node.path())
+        .and_then(|device| loop_device::drop_buffers(&device))
+        .map_err(failed(format_args!("dropping the cached pages of {}", node.shown())))
 }
 
 /// Drops the page cache, the directory entries and the inodes that memory holds, of every file

@@ -3,7 +3,6 @@
 use super::kernel::KernelFileSystem;
 use super::{FileSystem, LayerTool};
 
-/// NILFS2.
 pub static NILFS2: FileSystem = FileSystem {
     // mount.nilfs2 and nilfs-tune come with it.
     tools: &[LayerTool::new("mkfs.nilfs2", "nilfs-tools", "-V")],

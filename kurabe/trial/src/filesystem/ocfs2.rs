@@ -11,7 +11,7 @@ use lab::spec::NodeSpec;
 use super::kernel::{Cluster, KernelFileSystem, words};
 use super::{FileSystem, InstanceContext, LayerTool};
 use crate::nodes;
-use crate::tool::{StepFailure, Toolbox};
+use crate::tool::{StepFailure, Toolbox, failed};
 
 /// OCFS2: on one node without a cluster, on several by o2cb.
 pub static OCFS2: FileSystem = FileSystem {
@@ -102,11 +102,8 @@ fn join(
     member: &NodeSpec,
     tools: &mut Toolbox,
 ) -> Result<(), StepFailure> {
-    let write = |path: &str, text: &str| {
-        fs::write(path, text).map_err(|error| StepFailure::of(format!("{path}: {error}")))
-    };
-    fs::create_dir_all(DIRECTORY)
-        .map_err(|error| StepFailure::of(format!("{DIRECTORY}: {error}")))?;
+    let write = |path: &str, text: &str| fs::write(path, text).map_err(failed(path));
+    fs::create_dir_all(DIRECTORY).map_err(failed(DIRECTORY))?;
     write(&format!("{DIRECTORY}/cluster.conf"), &configuration(member))?;
     write("/sys/fs/ocfs2/cluster_stack", "o2cb")?;
     let words = words(&["o2cb", "register-cluster", &member.cluster]);

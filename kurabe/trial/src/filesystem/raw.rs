@@ -6,9 +6,8 @@ use std::path::PathBuf;
 
 use super::kernel::drop_pages_of;
 use super::{Access, FileSystem, FileSystemKind, Instance, InstanceContext};
-use crate::tool::{StepFailure, Toolbox};
+use crate::tool::{StepFailure, Toolbox, failed};
 
-/// `raw`.
 pub static RAW: FileSystem = FileSystem {
     access: Access::RawDevice,
     takes_turns: true,
@@ -43,6 +42,6 @@ impl Instance for RawInstance {
         let node = self.stage.node();
         File::open(node.path())
             .and_then(|device| device.sync_all())
-            .map_err(|error| StepFailure::of(format!("flushing {}: {error}", node.shown())))
+            .map_err(failed(format_args!("flushing {}", node.shown())))
     }
 }

@@ -8,7 +8,6 @@ use std::os::unix::fs::FileExt;
 use super::kernel::{KernelFileSystem, ToolRunner};
 use super::{FileSystem, LayerTool, Owner};
 
-/// XFS.
 pub static XFS: FileSystem = FileSystem {
     tools: &[tool("mkfs.xfs"), tool("xfs_info"), tool("xfs_repair")],
     // mkfs.xfs refuses less than 300 MB.

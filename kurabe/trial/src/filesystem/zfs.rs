@@ -33,7 +33,7 @@ use super::kernel::{
 use super::{FileSystem, FileSystemKind, Instance, InstanceContext, LayerTool};
 use crate::ledger::random_name;
 use crate::sys::process_clock::cpu_time_ns;
-use crate::tool::{StepFailure, ToolOutput, Toolbox, command_for};
+use crate::tool::{StepFailure, ToolOutput, Toolbox, command_for, failed};
 
 /// Short options of `zpool create`.
 const MKFS_FLAGS: &str = "dfn";
@@ -487,7 +487,7 @@ impl ZfsInstance {
         };
         let made = fs::create_dir_all(&directory)
             .and_then(|()| if fs::symlink_metadata(&device).is_ok() { Ok(()) } else { make() });
-        made.map_err(|error| StepFailure::of(format!("{}: {error}", device.display())))?;
+        made.map_err(failed(device.display()))?;
         Ok((shown(&directory), shown(&device)))
     }
 

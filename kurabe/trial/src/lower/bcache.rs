@@ -7,9 +7,8 @@ use std::time::{Duration, Instant};
 
 use super::{Lower, LowerLocation, MadeOf, members, words};
 use crate::filesystem::LayerTool;
-use crate::tool::{StepFailure, Toolbox};
+use crate::tool::{StepFailure, Toolbox, failed};
 
-/// bcache.
 pub static BCACHE: Lower = Lower {
     name: "bcache",
     summary: "a cache, writethrough unless 'writeback' is said (bcache): the second device, or an eighth of the only one",
@@ -81,7 +80,7 @@ fn register(place: &LowerLocation, tools: &mut Toolbox) -> Result<PathBuf, StepF
     let until = Instant::now() + DEVICE_WAIT_MAX;
     for path in members::paths(place) {
         fs::write("/sys/fs/bcache/register", &path)
-            .map_err(|error| StepFailure::of(format!("bcache does not take {path}: {error}")))?;
+            .map_err(failed(format_args!("bcache does not take {path}")))?;
     }
     while Instant::now() < until {
         let device = sysfs(place, 0).and_then(|path| fs::read_link(path.join("dev")).ok());

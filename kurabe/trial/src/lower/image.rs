@@ -16,9 +16,8 @@ use crate::device::free_bytes;
 use crate::filesystem::{self, Instance, InstanceContext};
 use crate::node::DeviceNode;
 use crate::scratch::Occupied;
-use crate::tool::StepFailure;
+use crate::tool::{StepFailure, failed};
 
-/// A loop device.
 pub static LOOP: Lower = Lower {
     name: "loop",
     summary: "an image file on the file system that is named next (ext4 over loop over xfs)",
@@ -115,7 +114,7 @@ fn attach(place: &LowerLocation, image: File, size_bytes: u64) -> Result<PathBuf
         })?,
     };
     let attached = attach_image(&image, size_bytes, sector_bytes, is_direct, scratch)
-        .map_err(|error| StepFailure::of(format!("{layer}: {error}")))?;
+        .map_err(failed(layer))?;
     let path = attached.node().path().to_path_buf();
     place.attached.replace(Some(attached));
     Ok(path)
@@ -146,9 +145,7 @@ pub(super) fn begin_host(
     scratch: &Arc<Occupied>,
 ) -> Result<Box<dyn Instance>, StepFailure> {
     let file_system = filesystem::of(&contender_of(layer)).map_err(StepFailure::of)?;
-    scratch
-        .make_below()
-        .map_err(|error| StepFailure::of(format!("making a place for what is below: {error}")))?;
+    scratch.make_below().map_err(failed("making a place for what is below"))?;
     let stage = InstanceContext::new(&contender_of(layer), Some(node), size_bytes, false, scratch);
     Ok(file_system.begin(InstanceContext { carries: Some(index), made_at_once: true, ..stage }))
 }

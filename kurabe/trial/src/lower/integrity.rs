@@ -7,7 +7,6 @@ use super::{Lower, LowerLocation, MadeOf, words};
 use crate::filesystem::LayerTool;
 use crate::tool::{StepFailure, Toolbox};
 
-/// dm-integrity.
 pub static INTEGRITY: Lower = Lower {
     name: "integrity",
     summary: "a checksum for each sector, with integritysetup's defaults: a journal of all data",

@@ -7,7 +7,6 @@ use super::{Lower, LowerLocation, MadeOf, words};
 use crate::filesystem::LayerTool;
 use crate::tool::{StepFailure, Toolbox};
 
-/// LUKS.
 pub static LUKS: Lower = Lower {
     name: "luks",
     summary: "an encrypted block device, with cryptsetup's defaults; the key is random and kept nowhere",

@@ -59,7 +59,6 @@ pub static STRIPE: Lower = Lower {
     ..LINEAR
 };
 
-/// A thin volume.
 pub static THIN: Lower = Lower {
     name: "lvm-thin",
     summary: "a thin volume of LVM, whose pool's blocks are allocated when they are first written",

@@ -57,7 +57,6 @@ fn names(place: &LowerLocation) -> impl Iterator<Item = String> {
     (0..shares(place).len()).map(|number| format!("{}-member{number}", place.name))
 }
 
-/// Their paths.
 pub(super) fn paths(place: &LowerLocation) -> Vec<String> {
     if !place.devices.is_empty() {
         return place.devices.iter().map(|(node, _)| LowerLocation::dev_text(node)).collect();
@@ -71,7 +70,6 @@ pub(super) fn left(place: &LowerLocation) -> Vec<String> {
     numbered.filter(|(number, _)| Some(*number) != place.lost).map(|(_, path)| path).collect()
 }
 
-/// Makes them.
 pub(super) fn make(place: &LowerLocation, tools: &mut Toolbox) -> Result<(), StepFailure> {
     open(place, tools)?;
     // Whatever was at the same places in an earlier run.

@@ -6,9 +6,8 @@ use std::path::PathBuf;
 
 use super::{Lower, LowerLocation, MadeOf, members, words};
 use crate::filesystem::LayerTool;
-use crate::tool::{StepFailure, Toolbox};
+use crate::tool::{StepFailure, Toolbox, failed};
 
-/// dm-writecache.
 pub static WRITECACHE: Lower = Lower {
     name: "writecache",
     summary: "writes go to a cache first (dm-writecache): the second device, or an eighth of the only one",
@@ -30,7 +29,7 @@ pub static WRITECACHE: Lower = Lower {
             cache.write_all(&[0; BLOCK_BYTES])?;
             cache.sync_all()
         });
-        zeroed.map_err(|error| StepFailure::of(format!("{cache}: {error}")))?;
+        zeroed.map_err(failed(cache))?;
         map(place, tools)
     },
     open: |place, tools| {

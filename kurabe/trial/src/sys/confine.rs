@@ -12,14 +12,13 @@ use rustix::process::{Gid, Pid, Uid};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 use rustix::time::{ClockId, clock_gettime};
 
-use workloads::{Enclosing, Kinship};
+use workloads::{Enclosing, ParentProcess};
 
 use super::wait::process_of;
 
 /// As whom a command runs: the numbers of its user, its group and its further groups.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UserIdentity {
-    /// The user.
     pub user: Uid,
     /// The user's own group.
     pub group: Gid,
@@ -72,7 +71,7 @@ pub fn confine(
     unsafe {
         command.pre_exec(move || {
             let process = match &mut enclosing {
-                Some(enclosing) => enclosing.enter(Kinship::Sibling, group.as_ref())?,
+                Some(enclosing) => enclosing.enter(ParentProcess::Sibling, group.as_ref())?,
                 None => group.as_ref().map_or(Ok(0), enter)?,
             };
             rustix::process::setsid()?;

@@ -5,9 +5,7 @@ use std::io;
 /// Runs this thread before all that share the processors by turns (`SCHED_RR`, sched(7)). Threads and
 /// processes that it starts do not inherit that.
 ///
-/// # Errors
-///
-/// This process may not, or the kernel gives its control group no such time.
+/// Errors: this process may not, or the kernel gives its control group no such time.
 pub fn go_first() -> io::Result<()> {
     let parameters = libc::sched_param { sched_priority: 1 };
     let class = libc::SCHED_RR | libc::SCHED_RESET_ON_FORK;

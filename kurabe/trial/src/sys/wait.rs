@@ -5,7 +5,6 @@ use std::process::Child;
 
 use rustix::process::Pid;
 
-/// The process of a child.
 pub fn process_of(child: &Child) -> Pid {
     Pid::from_raw(child.id() as i32).expect("a child's number is positive")
 }

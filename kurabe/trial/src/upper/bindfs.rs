@@ -3,7 +3,6 @@
 use super::{Rights, Upper};
 use crate::filesystem::LayerTool;
 
-/// bindfs.
 pub static BINDFS: Upper = Upper {
     name: "bindfs",
     summary: "hands everything on to a directory, in user space (package bindfs): the cost of FUSE alone",

@@ -3,7 +3,6 @@
 use super::{Rights, Upper, UpperLocation, words};
 use crate::filesystem::LayerTool;
 
-/// gocryptfs.
 pub static GOCRYPTFS: Upper = Upper {
     name: "gocryptfs",
     summary: "encrypts each file in user space (package gocryptfs)",

@@ -13,9 +13,8 @@ use std::time::{Duration, Instant};
 use super::{Rights, Service, Upper, UpperLocation, words};
 use crate::nodes;
 use crate::sys::network::bring_up;
-use crate::tool::{StepFailure, Toolbox};
+use crate::tool::{StepFailure, Toolbox, failed};
 
-/// NFS.
 pub static NFS: Upper = Upper {
     name: "nfs",
     summary: "NFS 4.2, 4.1 or 4.0 by the kernel's server and client; on several nodes the first one serves",
@@ -113,20 +112,17 @@ fn mount(place: &UpperLocation<'_>) -> Vec<String> {
 }
 
 fn write(path: &str, text: &str) -> Result<(), StepFailure> {
-    fs::write(path, text).map_err(|error| {
-        StepFailure::of(format!("the NFS server: {path}: {}: {error}", text.trim()))
-    })
+    fs::write(path, text).map_err(failed(format_args!("the NFS server: {path}: {}", text.trim())))
 }
 
 fn begin(place: &UpperLocation<'_>) -> Result<(), StepFailure> {
     let own = Path::new(SERVER);
     if !own.join("threads").exists() {
         rustix::mount::mount("nfsd", own, "nfsd", rustix::mount::MountFlags::empty(), None)
-            .map_err(|error| StepFailure::of(format!("the NFS server: {SERVER}: {error}")))?;
+            .map_err(failed(format_args!("the NFS server: {SERVER}")))?;
     }
     if place.member.is_none() {
-        bring_up("lo", own_address(place))
-            .map_err(|error| StepFailure::of(format!("the NFS server: lo: {error}")))?;
+        bring_up("lo", own_address(place)).map_err(failed("the NFS server: lo"))?;
     }
     let clients = match place.member {
         None => vec![own_address(place)],

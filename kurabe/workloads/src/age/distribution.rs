@@ -3,7 +3,6 @@
 use rand::RngExt as _;
 use rand_chacha::ChaCha8Rng;
 
-/// A published distribution.
 pub struct Distribution {
     /// Its name: the file's.
     pub name: &'static str,
@@ -17,7 +16,6 @@ pub const ALL: [Distribution; 3] = [
     Distribution { name: "meyer", text: include_str!("distributions/meyer.txt") },
 ];
 
-/// Of mail.
 pub const VARMAIL: Distribution =
     Distribution { name: "varmail", text: include_str!("distributions/varmail.txt") };
 
@@ -32,7 +30,6 @@ pub struct Depth {
     pub depth: u32,
     /// The share of the files in them.
     pub share: f64,
-    /// How many they are.
     pub directories: u32,
 }
 
@@ -50,8 +47,7 @@ pub struct DistributionFile {
 impl Distribution {
     /// Reads the data file.
     ///
-    /// # Panics
-    /// When a line of it is of no known form, which a test of all files excludes.
+    /// Panics: When a line of it is of no known form, which a test of all files excludes.
     pub fn shape(&self) -> DistributionFile {
         let (mut sizes, mut ages, mut depths) = (Vec::new(), Vec::new(), Vec::new());
         let lines = self.text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());

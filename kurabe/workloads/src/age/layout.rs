@@ -23,8 +23,7 @@ const MAP_PIECES_MAX: usize = 1200;
 
 /// Measures the files below `root`, but for those below `except`, on a device of this size.
 ///
-/// # Errors
-/// What the system said; a file system without FIEMAP says `Unsupported`.
+/// Errors: what the system said; a file system without FIEMAP says `Unsupported`.
 pub fn measure(root: &Path, except: Option<&Path>, device_bytes: u64) -> io::Result<Layout> {
     let directory = File::open(root)?;
     let device = directory.metadata()?.dev();

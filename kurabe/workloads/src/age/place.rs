@@ -45,12 +45,10 @@ pub struct AgeingDirectory<'a> {
     lived: AgeingReport,
 }
 
-/// What happened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AgeingReport {
     /// Files that were written.
     pub created: u64,
-    /// Files that were deleted.
     pub deleted: u64,
     /// Bytes that were written, as far as this program wrote them.
     pub written_bytes: u64,

@@ -24,21 +24,16 @@ const YOUNGEST_SHARE: f64 = 0.1;
 /// An age beyond this is the whole history's: what is left of it is too short to be an interval.
 const OLDEST_AGE: f64 = 0.9;
 
-/// What happens to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileEvent {
-    /// It comes.
     Born(File),
-    /// It goes.
     Gone(File),
 }
 
-/// A file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct File {
     /// How many came before it.
     pub number: u64,
-    /// Its size.
     pub size_bytes: u64,
     /// Its directory: the place of its depth among the depths, and its number among those of that depth.
     pub directory: (usize, u32),

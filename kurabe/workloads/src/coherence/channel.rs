@@ -52,7 +52,6 @@ impl Channel {
         Ok(Channel { member, peers })
     }
 
-    /// The number of a peer.
     fn number_of(&self, peer: usize) -> u32 {
         if self.member.number == 1 { peer as u32 + 2 } else { 1 }
     }

@@ -57,7 +57,6 @@ struct OpenFile {
     path: PathIndex,
 }
 
-/// One client.
 pub struct DbenchClient {
     directory: CString,
     paths: Vec<ClientPath>,
@@ -71,8 +70,7 @@ pub struct DbenchClient {
 impl DbenchClient {
     /// A client with this number, counted from 0, that works below `directory`.
     ///
-    /// # Panics
-    /// When `directory` holds a NUL byte, which no path can.
+    /// Panics: When `directory` holds a NUL byte, which no path can.
     pub fn new(load: &LoadFile, directory: &Path, id: u32) -> Self {
         let transfers = load.operations.iter().map(|operation| operation.bytes() as usize);
         let transfer_bytes_max = transfers.max().unwrap_or_default();
@@ -94,8 +92,7 @@ impl DbenchClient {
 
     /// Carries one operation out.
     ///
-    /// # Errors
-    /// What would end a client of dbench, with its line: an operation that was to succeed and did
+    /// Errors: what would end a client of dbench, with its line: an operation that was to succeed and did
     /// not. Beyond dbench: an fsync that failed.
     pub fn perform(&mut self, operation: &DbenchOperation) -> Result<OperationOutcome, String> {
         let done = self.before(operation).and_then(|()| self.dispatch(operation));

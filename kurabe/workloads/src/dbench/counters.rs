@@ -13,7 +13,6 @@ use vocabulary::cost::DeviceDelta;
 
 use crate::counters::{DeviceCounters, DeviceReading};
 
-/// The counters at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CounterSample {
     /// Since the start of the run.

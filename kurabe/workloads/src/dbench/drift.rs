@@ -53,7 +53,6 @@ const FREE_PART_FALL_MIN: f64 = 0.05;
 pub struct IntervalBytes {
     /// Where it begins; the counter samples count from the same zero.
     pub start_ns: u64,
-    /// How long it is.
     pub duration_ns: u64,
     /// What the application moved in it.
     pub bytes: u64,
@@ -72,7 +71,6 @@ impl From<&Second> for IntervalBytes {
     }
 }
 
-/// A drift and its account.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Drift {
     /// Where the series is cut best: the moment of a step, the middle of a slope.
@@ -83,13 +81,11 @@ pub struct Drift {
     pub late_bytes_per_second: f64,
     /// `late / early - 1`.
     pub change: f64,
-    /// What accounts for it.
     pub cause: DriftCause,
     /// The figures that the cause was told from, one sentence each.
     pub evidence: Vec<String>,
 }
 
-/// What accounts for a drift.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DriftCause {

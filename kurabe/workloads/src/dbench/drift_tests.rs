@@ -148,7 +148,7 @@ fn a_device_that_gets_slower_is_told_by_its_busy_time() {
 }
 
 #[test]
-fn more_device_work_for_the_same_load_is_told_by_the_bytes() {
+fn more_device_work_for_the_same_workload_is_told_by_the_bytes() {
     let drift = drift(|second| {
         let early = second < 60;
         Tick { application_mb: if early { 100 } else { 50 }, ..CALM }

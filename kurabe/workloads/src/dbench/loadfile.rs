@@ -33,7 +33,6 @@ pub struct LoadFileError {
 
 /// The kinds of operation; each is printed as dbench's own report names it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[allow(missing_docs)] // The names are dbench's own; docs/reference/dbench-replay.md says what each does.
 pub enum OperationKind {
     NTCreateX,
     Close,
@@ -129,7 +128,6 @@ pub type Slot = u8;
 
 /// One line of a load file. Operands that its kind has not are 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[allow(missing_docs)] // The others are the operands of the line.
 pub struct DbenchOperation {
     /// The line, counted from 1.
     pub line: u32,
@@ -137,7 +135,6 @@ pub struct DbenchOperation {
     pub due_ns: Option<u64>,
     /// Whether the status says success.
     pub succeeds: bool,
-    /// What to do.
     pub kind: OperationKind,
     pub path: PathIndex,
     pub to: PathIndex,
@@ -175,7 +172,6 @@ pub struct LoadFile {
 }
 
 impl LoadFile {
-    /// Reads a load file.
     pub fn parse(text: &[u8]) -> Result<Self, LoadFileError> {
         let mut parser = Parser::default();
         let mut line_number = 0;

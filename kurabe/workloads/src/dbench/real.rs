@@ -16,12 +16,10 @@ use super::replay::ReplayPhase;
 use crate::enclosure::Enclosure;
 use crate::tool::{Finished, WorkloadTool, run_kept_in};
 
-/// How to run dbench.
 #[derive(Clone, Debug)]
 pub struct Dbench<'a> {
     /// Where; dbench leaves the directories of its clients behind there.
     pub directory: &'a Path,
-    /// How many clients.
     pub clients: u32,
     /// How long to count, in whole seconds. dbench warms up for a fifth of it before.
     pub execute_seconds: u32,
@@ -30,9 +28,7 @@ pub struct Dbench<'a> {
 /// One of the lines that dbench prints each second.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProgressLine {
-    /// The phase.
     pub phase: ReplayPhase,
-    /// Clients at work.
     pub clients: u32,
     /// Lines of the load file that each client is past, on average.
     pub lines: u64,
@@ -66,7 +62,6 @@ pub struct ClientResult {
     pub bytes: u64,
 }
 
-/// What dbench reported.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DbenchReport {
     /// The version that it names.
@@ -75,16 +70,13 @@ pub struct DbenchReport {
     /// without what was done after it, which is a second's work.
     /// [`Self::counted_bytes_per_second`] leaves nothing out.
     pub throughput_mb_per_second: f64,
-    /// Clients.
     pub clients: u32,
     /// The longest time from one operation of a client to its next as dbench prints it, up to its
     /// last line of progress too. [`Self::longest_wait_ms`] leaves nothing out.
     pub latency_max_ms: f64,
     /// Length of the counted phase.
     pub counted_seconds: u64,
-    /// What each client did.
     pub client_results: Vec<ClientResult>,
-    /// The table.
     pub operations: Vec<OperationLine>,
     /// Second by second, both phases.
     pub progress: Vec<ProgressLine>,
@@ -206,8 +198,7 @@ impl DbenchReport {
 
 /// Runs dbench to its end.
 ///
-/// # Errors
-/// It is missing, failed, was stopped, or its output has not the known form; the clients' files do
+/// Errors: it is missing, failed, was stopped, or its output has not the known form; the clients' files do
 /// not fit.
 pub fn dbench(plan: &Dbench<'_>, stop: &AtomicBool) -> Result<DbenchReport, String> {
     WorkloadTool::Dbench.locate()?;

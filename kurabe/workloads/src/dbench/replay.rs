@@ -31,16 +31,13 @@ pub(super) const SECOND_NS: u64 = 1_000_000_000;
 /// How long a sleeping client or monitor may overlook the stop flag.
 pub(super) const NAP_NS_MAX: u64 = 100_000_000;
 
-/// What to replay.
 #[derive(Clone, Debug)]
 pub struct DbenchReplay<'a> {
-    /// The workload.
     pub load: &'a LoadFile,
     /// Where; the workload's top directories must not exist there yet.
     pub directory: &'a Path,
     /// The block device under the directory, where that is known better than the directory tells.
     pub device: Option<&'a Path>,
-    /// How many clients.
     pub clients: u32,
     /// How long at least before counting; dbench takes a fifth of the run.
     pub warmup: Duration,
@@ -50,13 +47,11 @@ pub struct DbenchReplay<'a> {
     pub acknowledger: Option<Arc<Acknowledger>>,
 }
 
-/// A part of the replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ReplayPhase {
     /// Not counted in the result, but in the series.
     Warmup,
-    /// Counted.
     Execute,
 }
 
@@ -71,7 +66,6 @@ pub struct Second {
     pub duration_ns: u64,
     /// Bytes of ReadX and WriteX.
     pub bytes: u64,
-    /// Operations.
     pub operations: u64,
     /// The slowest operation that ended or was still under way.
     pub slowest_ns: u64,
@@ -80,7 +74,6 @@ pub struct Second {
 /// What a replay came to, besides its latencies.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ReplayReport {
-    /// How many clients ran.
     pub clients: u32,
     /// Passes over the load file that were completed, all clients together, both phases.
     pub passes: u64,
@@ -101,12 +94,10 @@ pub struct ReplayReport {
 }
 
 impl ReplayReport {
-    /// The seconds of a phase.
     pub fn seconds_of(&self, phase: ReplayPhase) -> impl Iterator<Item = &Second> {
         self.seconds.iter().filter(move |second| second.phase == phase)
     }
 
-    /// Length of a phase.
     pub fn length_ns(&self, phase: ReplayPhase) -> u64 {
         self.seconds_of(phase).map(|second| second.duration_ns).sum()
     }
@@ -152,8 +143,7 @@ struct Tally {
 ///
 /// Raising `stop` ends the clients at their next operation; what they wrote is removed all the same.
 ///
-/// # Errors
-/// What does not fit or is in the way; the first operation that failed, with its client, line and
+/// Errors: what does not fit or is in the way; the first operation that failed, with its client, line and
 /// path.
 pub fn replay(
     plan: &DbenchReplay<'_>,

@@ -108,7 +108,7 @@ fn clients_work_in_directories_of_their_own() {
     );
     let directory = tempfile::tempdir().unwrap();
     for id in 0..12 {
-        let mut client = Client::new(&load, directory.path(), id);
+        let mut client = DbenchClient::new(&load, directory.path(), id);
         for operation in &load.operations {
             client.perform(operation).unwrap();
         }
@@ -168,7 +168,7 @@ fn what_is_in_the_way_is_refused_and_kept() {
 }
 
 #[test]
-fn a_load_that_does_not_fit_is_refused_with_both_sizes() {
+fn a_workload_that_does_not_fit_is_refused_with_both_sizes() {
     let load = load(
         "NTCreateX \"\\a\" 0x40 0x2 5 NT_STATUS_OK\nWriteX 5 4000000000 1 1 NT_STATUS_OK\nClose 5 \
          NT_STATUS_OK\n",

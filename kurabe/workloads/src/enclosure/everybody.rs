@@ -17,8 +17,7 @@ pub(super) struct Everybodys {
 
 /// Opens it once. The path is walked name by name, so that what is asked is what is used.
 ///
-/// # Errors
-/// It is not there, is no regular file, or somebody may not read it or not pass a directory on the way.
+/// Errors: it is not there, is no regular file, or somebody may not read it or not pass a directory on the way.
 pub(super) fn open(name: &Path) -> io::Result<Everybodys> {
     let path = name.canonicalize()?;
     let refused = |why: &str| io::Error::new(io::ErrorKind::PermissionDenied, why);

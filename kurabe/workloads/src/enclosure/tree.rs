@@ -93,8 +93,7 @@ pub(super) struct EnclosurePlan {
 
 /// The tree of an enclosure.
 ///
-/// # Errors
-/// A directory, file or device that it is to contain is not there, or is the root.
+/// Errors: a directory, file or device that it is to contain is not there, or is the root.
 pub(super) fn plan(enclosure: &Enclosure) -> io::Result<EnclosurePlan> {
     let mut plan = EnclosurePlan { is_bare: enclosure.is_online, ..EnclosurePlan::default() };
     plan.file(Path::new(MARK))?;
@@ -167,7 +166,6 @@ enum Access {
     Device,
 }
 
-/// What is at a path.
 struct Found {
     /// Device and inode.
     identity: (u64, u64),
@@ -343,7 +341,6 @@ fn missing(path: &Path) -> impl FnOnce(io::Error) -> io::Error + '_ {
     move |error| io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
-/// A text for the kernel.
 pub(super) fn text(text: String) -> io::Result<CString> {
     Ok(CString::new(text)?)
 }

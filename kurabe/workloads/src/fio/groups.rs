@@ -185,8 +185,7 @@ impl Groups {
 
     /// Refuses a rank that names no part, no metric and no latency.
     ///
-    /// # Errors
-    /// The names that there are.
+    /// Errors: the names that there are.
     pub fn check_rank(&self, rank: &str) -> Result<(), String> {
         let metrics = self.metrics();
         if self.labels().contains(&rank)
@@ -278,8 +277,7 @@ impl Groups {
     /// Puts fio's figures together. `rank` names the part or the metric that comes first; without it, that
     /// is the first part which has figures.
     ///
-    /// # Errors
-    /// A job that the text does not have; a part to rank by that has no figures.
+    /// Errors: a job that the text does not have; a part to rank by that has no figures.
     pub fn figures(&self, jobs: &[FioJob], rank: Option<&str>) -> Result<FioFigures, String> {
         let mut by_entry: Vec<Vec<&FioJob>> = vec![Vec::new(); self.entries.len()];
         for job in jobs {

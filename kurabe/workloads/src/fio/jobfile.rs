@@ -55,7 +55,6 @@ impl JobFileLocation {
         JobFileLocation { column: self.column + bytes, ..self.clone() }
     }
 
-    /// A fault here.
     pub(super) fn fault(&self, reason: impl Into<String>) -> JobFileError {
         JobFileError { place: self.clone(), reason: reason.into() }
     }
@@ -65,9 +64,7 @@ impl JobFileLocation {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {reason}")]
 pub struct JobFileError {
-    /// Where.
     pub place: JobFileLocation,
-    /// What.
     pub reason: String,
 }
 
@@ -77,7 +74,6 @@ impl From<JobFileError> for String {
     }
 }
 
-/// An option of a section.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobOption {
     /// Its name as it was written.
@@ -97,7 +93,6 @@ impl JobOption {
         JobOption { name, value, place: JobFileLocation::of_kurabe(), value_column: 1 }
     }
 
-    /// The place of the value.
     pub fn value_place(&self) -> JobFileLocation {
         JobFileLocation { column: self.value_column, ..self.place.clone() }
     }
@@ -112,7 +107,6 @@ impl fmt::Display for JobOption {
     }
 }
 
-/// A section.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobSection {
     /// The name between the brackets.
@@ -142,7 +136,6 @@ struct Sources<'a, 'b> {
     include: &'a mut Include<'b>,
 }
 
-/// A job file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobFile {
     /// The sections in order.
@@ -158,8 +151,7 @@ impl JobFile {
     /// Reads the text of the job file at `path`, and its includes by `include`. A `${NAME}` is replaced where
     /// `variables` has the name.
     ///
-    /// # Errors
-    /// The place of what cannot be read, and of a variable that `variables` lacks: a job could otherwise
+    /// Errors: the place of what cannot be read, and of a variable that `variables` lacks: a job could otherwise
     /// copy any secret in the environment into a result that others read.
     pub fn parse_with(
         text: &[u8],
@@ -184,8 +176,7 @@ impl JobFile {
     /// `name`. The words `sudo` and `fio` in front are skipped, and so are options about fio's own
     /// output: see [`left_out`].
     ///
-    /// # Errors
-    /// The place of a quote that is not closed, of a word that is no option, of an option without its
+    /// Errors: the place of a quote that is not closed, of a word that is no option, of an option without its
     /// value, of a variable that `variables` lacks; no option at all.
     pub fn from_options(
         text: &str,
@@ -403,8 +394,7 @@ fn left_to_fio(option: &JobOption) -> Option<&str> {
 /// Puts the values of variables in the places of `${NAME}`, as fio does: nothing where one is not set; a
 /// `${` without `}` stays.
 ///
-/// # Errors
-/// A name that `variables` lacks. `place` is where the text begins.
+/// Errors: a name that `variables` lacks. `place` is where the text begins.
 fn expand(
     text: &str,
     place: &JobFileLocation,

@@ -30,13 +30,11 @@ const PATTERNS: [Pattern; 3] = [
 /// fio's engines that keep a queue.
 pub const QUEUE_ENGINES: [&str; 2] = ["libaio", "io_uring"];
 
-/// Depths of the queues.
 const DEPTHS: [u32; 2] = [32, 64];
 
 /// A cell of the matrix. Its text (`randrw-70-30-libaio-32-64k`) is the name of its figure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MatrixCell {
-    /// What it does.
     pub pattern: Pattern,
     /// fio's engine.
     pub engine: String,
@@ -73,7 +71,6 @@ impl fmt::Display for MatrixCell {
 pub struct Matrix {
     /// Engines of the cells with a queue; the others have psync.
     pub engines: Vec<String>,
-    /// Block sizes.
     pub block_sizes_bytes: Vec<u32>,
     /// Bytes of all files together, or the used part of the device.
     pub size_bytes: u64,

@@ -22,12 +22,9 @@ use super::run::{Fio, failed, measured, ready};
 use crate::enclosure::Enclosure;
 use crate::tool::{ToolError, WorkloadTool, run_kept_in};
 
-/// What one node did.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct NodeReport {
-    /// Its name.
     pub node: String,
-    /// Its jobs.
     pub jobs: Vec<FioJob>,
     /// From the start of the first node to its own.
     pub began_ns: u64,
@@ -35,12 +32,10 @@ pub struct NodeReport {
     pub ended_ns: u64,
 }
 
-/// What all nodes did.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct NodesReport {
     /// fio's version here.
     pub version: String,
-    /// The nodes.
     pub nodes: Vec<NodeReport>,
     /// The job file as the first node got it.
     pub job_text: String,
@@ -50,7 +45,6 @@ pub struct NodesReport {
 const SUM: &str = "All clients";
 
 impl NodesReport {
-    /// The jobs of all nodes.
     pub fn jobs(&self) -> Vec<FioJob> {
         self.nodes.iter().flat_map(|node| node.jobs.clone()).collect()
     }
@@ -74,16 +68,14 @@ impl NodesReport {
 
 /// Has each node lay out its files.
 ///
-/// # Errors
-/// As [`super::fio`], with the node that failed.
+/// Errors: as [`super::fio`], with the node that failed.
 pub fn lay_out_on(plan: &Fio<'_>, nodes: &[String], stop: &AtomicBool) -> Result<(), String> {
     on_all(plan, nodes, "layout.fio", "create_only=1\n", stop).map(drop)
 }
 
 /// Runs the jobs on all nodes, whose files were laid out.
 ///
-/// # Errors
-/// As [`super::fio`], with the node that failed.
+/// Errors: as [`super::fio`], with the node that failed.
 pub fn fio_on(plan: &Fio<'_>, nodes: &[String], stop: &AtomicBool) -> Result<NodesReport, String> {
     let ran = on_all(plan, nodes, "job.fio", "", stop)?;
     let length = |jobs: &[FioJob]| {

@@ -29,11 +29,8 @@ pub struct FioJob {
     pub usr_cpu: f64,
     /// Processor time in the kernel, in percent of the runtime.
     pub sys_cpu: f64,
-    /// What was read.
     pub read: Direction,
-    /// What was written.
     pub write: Direction,
-    /// What was trimmed.
     pub trim: Direction,
     /// All of these as one, where the job says `unified_rw_reporting`; then the others are zero.
     #[serde(skip_serializing_if = "Direction::is_empty")]
@@ -46,9 +43,7 @@ pub struct FioJob {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Direction {
-    /// Operations.
     pub total_ios: u64,
-    /// Bytes.
     pub io_bytes: u64,
     /// Bytes a second.
     pub bw_bytes: f64,
@@ -59,10 +54,10 @@ pub struct Direction {
     /// Operations that moved less than was asked for.
     pub short_ios: u64,
     /// The distribution of the whole latency.
-    #[serde(skip_serializing_if = "Times::is_empty")]
+    #[serde(skip_serializing_if = "LatencyCounts::is_empty")]
     pub lat_ns: LatencyCounts,
     /// That of the time in the device and its queue.
-    #[serde(skip_serializing_if = "Times::is_empty")]
+    #[serde(skip_serializing_if = "LatencyCounts::is_empty")]
     pub clat_ns: LatencyCounts,
 }
 
@@ -94,7 +89,6 @@ impl LatencyCounts {
         (self.mean * self.count() as f64) as u64
     }
 
-    /// Several as one.
     fn together<'a>(all: impl Iterator<Item = &'a LatencyCounts>) -> LatencyCounts {
         let (mut sum, mut total_ns) = (LatencyCounts::default(), 0.0);
         for times in all {

@@ -18,7 +18,6 @@ pub enum FioTarget {
 }
 
 impl FioTarget {
-    /// Its path.
     pub fn path(&self) -> &Path {
         match self {
             Self::Directory(path) | Self::Device(path) => path,
@@ -28,8 +27,7 @@ impl FioTarget {
 
 /// Refuses a target whose name fio would change when it reads it from a job file.
 ///
-/// # Errors
-/// The name, with the character that fio takes for something else.
+/// Errors: the name, with the character that fio takes for something else.
 pub fn check_name(target: &FioTarget) -> Result<(), String> {
     let name = target.path().display().to_string();
     match name.chars().find(|c| c.is_control() || ['$', ';', '#'].contains(c)) {
@@ -46,8 +44,7 @@ pub fn check_name(target: &FioTarget) -> Result<(), String> {
 /// a device. A directory, file or device of another place becomes one of the target: a path below its
 /// directory, or the device.
 ///
-/// # Errors
-/// The first `directory`, `opendir` or `filename` that goes up (`..`), or an `ioengine` that fio would
+/// Errors: the first `directory`, `opendir` or `filename` that goes up (`..`), or an `ioengine` that fio would
 /// have to load.
 pub fn placed(job: &JobFile, target: &FioTarget) -> Result<JobFile, JobFileError> {
     let mut placed = job.clone();

@@ -40,7 +40,6 @@ const DEFAULT_SIZE_PART: u64 = 4;
 /// Engines whose jobs work on files of their own making, not on data that was laid out.
 const WITHOUT_DATA: [&str; 6] = ["null", "cpuio", "filecreate", "filestat", "filedelete", "falloc"];
 
-/// What to run.
 #[derive(Clone, Debug)]
 pub struct Fio<'a> {
     /// The jobs as their author wrote them.
@@ -59,7 +58,6 @@ pub struct Fio<'a> {
 /// What was made before a run, for the run to go by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FioPreparation {
-    /// What was written.
     pub layout: FioLayout,
     /// The size that was given to jobs which do not say one: the free space that it was taken of
     /// is less once the files are there.
@@ -71,7 +69,6 @@ pub struct FioPreparation {
 pub struct FioReport {
     /// fio's version.
     pub version: String,
-    /// fio's jobs.
     pub jobs: Vec<FioJob>,
     /// For each section that is a job, in order, what its threads did over time.
     pub series: Vec<JobSeries>,
@@ -99,7 +96,6 @@ pub struct FioReport {
 pub struct JobSeries {
     /// The section's name.
     pub name: String,
-    /// Length of an interval.
     pub interval_ms: u64,
     /// Bytes read and written in each interval.
     pub bytes: Vec<u64>,
@@ -108,8 +104,7 @@ pub struct JobSeries {
 /// Lays the files of jobs out and overwrites them, so that [`fio`] finds them: no extent is
 /// preallocated or unwritten. A device is overwritten over the same length.
 ///
-/// # Errors
-/// A job that is faulty or would leave its target, files that do not fit, a device in use, fio's own
+/// Errors: a job that is faulty or would leave its target, files that do not fit, a device in use, fio's own
 /// words; the stop flag.
 pub fn lay_out(plan: &Fio<'_>, stop: &AtomicBool) -> Result<FioPreparation, String> {
     let (resolved, need, default_size_bytes) = ready(plan, None)?;
@@ -224,8 +219,7 @@ pub fn fio(
 
 /// Lets fio verify what an earlier run of the jobs has written: its words when that is not there.
 ///
-/// # Errors
-/// As [`fio`].
+/// Errors: as [`fio`].
 pub fn verify_again(
     plan: &Fio<'_>,
     prepared: &FioPreparation,
@@ -469,7 +463,6 @@ pub(super) fn pattern(job: &JobFile, index: usize) -> &str {
     given("rw").or_else(|| given("readwrite")).unwrap_or("read")
 }
 
-/// Whether a job writes.
 pub(super) fn writes(job: &JobFile, index: usize) -> bool {
     let pattern = pattern(job, index);
     pattern.contains("rw") || pattern.contains("write")

@@ -20,8 +20,7 @@ use crate::tool::{Finished, ToolError, WorkloadTool, ask};
 /// Refuses a job that the installed fio does not understand, at the option that it is about. The
 /// job must be [`placed`](super::place::placed). Where [`unasked`] has a reason, fio is not asked.
 ///
-/// # Errors
-/// The place with fio's own words; fio is missing or cannot be started.
+/// Errors: the place with fio's own words; fio is missing or cannot be started.
 pub fn understood(job: &JobFile) -> Result<(), String> {
     match ask_about(job) {
         Ok(_) | Err(ToolError::NotKeptIn { .. }) => {}

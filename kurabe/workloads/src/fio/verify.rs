@@ -16,7 +16,6 @@ use super::size::need;
 /// fio's option that says whether a job goes on after an error.
 const GO_ON: &str = "continue_on_error";
 
-/// Whether a job verifies.
 pub(super) fn verifies(job: &JobFile, index: usize) -> bool {
     job.effective(index, "verify").is_some_and(|value| !["0", "none"].contains(&value))
 }

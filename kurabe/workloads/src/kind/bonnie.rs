@@ -34,7 +34,6 @@ const SIZE_DEFAULT: &str = "1G";
 const FILES_DEFAULT: u32 = 16;
 const MEBIBYTE: u64 = 1 << 20;
 
-/// A bonnie++ run.
 #[derive(Serialize, Deserialize)]
 struct BonnieWorkload {
     /// Size of the files in bytes; bonnie++ wants twice the memory, or to be told otherwise.

@@ -26,7 +26,6 @@ pub(super) const KIND: WorkloadKind = WorkloadKind::of::<CoherenceWorkload>(
     &[],
 );
 
-/// The workload.
 #[derive(Serialize, Deserialize)]
 struct CoherenceWorkload {
     questions: u32,

@@ -32,7 +32,7 @@ use vocabulary::workload::{Loss, WorkloadTask};
 
 use super::{histogram_log, latencies, missing_tools, programs_of};
 use crate::excluded_phase::ExcludedPhaseBegun;
-use crate::tool::WorkloadTool;
+use crate::tool::{Finished, ToolError, WorkloadTool};
 
 /// The key of the time that every database is run for.
 pub(super) const TIME: WorkloadKey =
@@ -58,7 +58,6 @@ pub(super) enum ServerPurpose {
 
 /// A database and its work. Its server is a value that has ended when it is gone.
 pub(super) trait Database: Debug + Serialize + DeserializeOwned + 'static {
-    /// What it starts.
     const TOOLS: &'static [WorkloadTool];
     /// The name of its directory in the contender.
     const DIRECTORY: &'static str;
@@ -73,7 +72,6 @@ pub(super) trait Database: Debug + Serialize + DeserializeOwned + 'static {
 
     fn parse(written: &Written<'_>, seconds: u32) -> Result<Self, KeyError>;
 
-    /// Seconds that are counted.
     fn seconds(&self) -> u32;
 
     /// How much there is of it, in words.
@@ -127,7 +125,6 @@ pub(super) trait Database: Debug + Serialize + DeserializeOwned + 'static {
         Vec::new()
     }
 
-    /// The run.
     fn measure(
         &self,
         task: &WorkloadTask,
@@ -429,6 +426,31 @@ fn last_of_each(acknowledged: &str) -> Vec<(u32, u64)> {
     last.into_iter().collect()
 }
 
+/// All rows that name a commit, in a database of SQL.
+pub(super) const ALL_COMMITS: &str =
+    "SELECT client, number FROM kurabe_commits ORDER BY client, number";
+
+/// The client and the number of each of these rows.
+pub(super) fn commits_of(rows: Vec<Vec<String>>) -> Vec<(u32, u64)> {
+    let commit = |row: Vec<String>| match &row[..] {
+        [client, number] => Some((client.parse().unwrap_or(0), number.parse().unwrap_or(0))),
+        _ => None,
+    };
+    rows.into_iter().filter_map(commit).collect()
+}
+
+/// A benchmark's run, whose failure may be the server's.
+pub(super) fn blaming(
+    ran: Result<Finished, ToolError>,
+    stop: &AtomicBool,
+    blame: impl FnOnce(&str) -> String,
+) -> Result<Finished, String> {
+    ran.map_err(|error| {
+        let words = error.to_string();
+        if stop.load(Ordering::SeqCst) { words } else { blame(&words) }
+    })
+}
+
 /// The first commit that had returned and is not among those found, which are sorted.
 pub(super) fn missing_commit(found: &[(u32, u64)], last: &[(u32, u64)]) -> Option<Loss> {
     for (client, last) in last {
@@ -443,7 +465,6 @@ pub(super) fn missing_commit(found: &[(u32, u64)], last: &[(u32, u64)]) -> Optio
     None
 }
 
-/// A database as a workload.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(super) struct DatabaseWorkload<D>(D);

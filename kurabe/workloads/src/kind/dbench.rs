@@ -69,7 +69,6 @@ const TIME: WorkloadKey =
 /// A run of dbench or of its replay.
 #[derive(Serialize, Deserialize)]
 struct DbenchWorkload {
-    /// Clients.
     clients: u32,
     /// Seconds that are counted, after dbench's own warm-up or one as long.
     seconds: u32,

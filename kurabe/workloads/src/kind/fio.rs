@@ -66,7 +66,6 @@ pub(super) const KIND: WorkloadKind = WorkloadKind::of::<FioWorkload>(
 )
 .enclosed();
 
-/// A fio job.
 #[derive(Default, Serialize, Deserialize)]
 struct FioWorkload {
     /// Where the job was read from; absent for options on the command line.
@@ -443,8 +442,7 @@ impl Generator for FioWorkload {
 impl FioWorkload {
     /// What fio counted, put together by groups.
     ///
-    /// # Errors
-    /// A rank that has no figures; a job of a fixed length of which fio counted nothing, since it is not
+    /// Errors: a rank that has no figures; a job of a fixed length of which fio counted nothing, since it is not
     /// ranked by that length.
     fn figures(&self, job: &JobFile, jobs: &[FioJob]) -> Result<FioFigures, String> {
         let figures = Groups::of(job).figures(jobs, self.rank.as_deref())?;

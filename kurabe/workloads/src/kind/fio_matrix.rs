@@ -63,7 +63,6 @@ struct FioMatrixWorkload {
     size_bytes: u64,
     /// Length of each cell in ns.
     cell_ns: u64,
-    /// Block sizes in bytes.
     block_sizes_bytes: Vec<u64>,
     /// fio's engines for the cells with a queue, each of them for every cell. Absent in the first
     /// plans, which had one engine.
@@ -197,7 +196,6 @@ impl Generator for FioMatrixWorkload {
         lay_out_job(&matrix.job(cell, &target(&task.target)?), false, task, stop).map(LaidOut::from)
     }
 
-    /// The cells.
     fn parts(&self) -> u32 {
         self.cells().len() as u32
     }
@@ -294,7 +292,6 @@ fn run_cell(
     })
 }
 
-/// The figure of a cell.
 fn operations_of(cell: &MatrixCell, value: f64) -> Metric {
     let axes = cell.axes();
     Metric { axes, ..Metric::new(cell.to_string(), value, Unit::OperationsPerSecond) }
@@ -376,14 +373,14 @@ const QUIET_POLLS_MAX: u32 = 10;
 
 #[cfg(test)]
 mod tests {
-    use std::cell::MatrixCell;
+    use std::cell::Cell;
 
     use super::*;
 
     #[test]
     fn a_cell_begins_only_when_the_device_is_quiet_after_the_one_before() {
         // The device goes on writing for three looks after each cell.
-        let left = MatrixCell::new(0_u64);
+        let left = Cell::new(0_u64);
         let read = || {
             left.set(left.get().saturating_sub(1));
             let mut reading = DeviceReading::default();
@@ -401,7 +398,7 @@ mod tests {
         };
         assert_eq!(apart(&[1, 2, 3], settle, run).unwrap(), [1, 2, 3]);
         // A device that is never quiet holds nothing up for ever.
-        let looks = MatrixCell::new(0);
+        let looks = Cell::new(0);
         wait_until_quiet(
             Duration::ZERO,
             || false,

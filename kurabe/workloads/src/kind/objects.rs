@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use vocabulary::capacity::{self, Capacity};
-use vocabulary::cost::ProgramPhase::{Layout, Mount, Unmount, Verify};
+use vocabulary::cost::Phase::{Layout, Mount, Unmount, Verify};
 use vocabulary::kind::{
     Amount, BareTarget, Form, Generator, KeyError, KeyRole, Keys, WorkloadKey, WorkloadKind,
     Written, options_without,
@@ -25,7 +25,7 @@ use vocabulary::workload::{Loss, WorkloadTarget, WorkloadTask};
 
 use super::{histogram_log, latencies, whole_sync};
 use crate::excluded_phase::ExcludedPhaseBegun;
-use crate::sys::extents::{SectionLength, extents};
+use crate::sys::extents::{FileExtent, extents};
 use measure::latency::{LatencySeries, SeriesPoint};
 use objects::durable::{self, ObjectAcknowledger};
 use objects::program::Parsed;
@@ -458,7 +458,7 @@ fn store_place(directory: &Path) -> Option<StorePlace> {
     let pieces = joined(&extents(&std::fs::File::open(only.path()).ok()?).ok()?);
     let from = pieces.iter().map(|piece| piece.physical).min()?;
     let to = pieces.iter().map(|piece| piece.physical + piece.length).max()?;
-    let is_back = |pair: &&[SectionLength]| pair[1].physical < pair[0].physical;
+    let is_back = |pair: &&[FileExtent]| pair[1].physical < pair[0].physical;
     Some(StorePlace {
         pieces: pieces.len() as u64,
         pieces_back: pieces.windows(2).filter(is_back).count() as u64,
@@ -469,8 +469,8 @@ fn store_place(directory: &Path) -> Option<StorePlace> {
 
 /// The pieces with those put together that follow each other in the file and on the device; holes
 /// between them do not part them.
-fn joined(extents: &[SectionLength]) -> Vec<SectionLength> {
-    let mut pieces: Vec<SectionLength> = Vec::new();
+fn joined(extents: &[FileExtent]) -> Vec<FileExtent> {
+    let mut pieces: Vec<FileExtent> = Vec::new();
     for extent in extents {
         match pieces.last_mut() {
             Some(last) if last.physical + last.length == extent.physical => {
@@ -538,7 +538,7 @@ mod tests {
 
     #[test]
     fn pieces_are_joined_where_file_and_device_go_on_together() {
-        let extent = |logical, physical, length| SectionLength { logical, physical, length };
+        let extent = |logical, physical, length| FileExtent { logical, physical, length };
         let pieces = joined(&[extent(0, 100, 10), extent(10, 110, 5), extent(15, 50, 5)]);
         assert_eq!(pieces, [extent(0, 100, 15), extent(15, 50, 5)]);
         assert_eq!(joined(&[]), []);

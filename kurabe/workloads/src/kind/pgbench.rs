@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use measure::acknowledge::Acknowledger;
 use rand::{RngExt as _, SeedableRng as _};
@@ -24,8 +24,8 @@ use vocabulary::words::counted;
 use vocabulary::workload::{Loss, WorkloadTask};
 
 use super::database::{
-    Clients, CommitFigures, Database, DatabaseWorkload, SEED, ServerPurpose, TIME, check_names,
-    clients_of, missing_commit, read_logs, settings_of,
+    ALL_COMMITS, Clients, CommitFigures, Database, DatabaseWorkload, SEED, ServerPurpose, TIME,
+    blaming, check_names, clients_of, commits_of, missing_commit, read_logs, settings_of,
 };
 use crate::enclosure::Enclosure;
 use crate::postgres::{self, Postgres, PostgresConnection};
@@ -96,7 +96,6 @@ const WAL_SEGMENT_BYTES: u64 = 16 << 20;
 /// pgbench's rows for each unit of scale.
 const ACCOUNTS: u32 = 100_000;
 const TELLERS: u32 = 10;
-/// The counter of checkpoints.
 const CHECKPOINTS: &str = "checkpoints_begun";
 const COMMITS: &str =
     "CREATE TABLE kurabe_commits (client int, number int, PRIMARY KEY (client, number))";
@@ -104,7 +103,6 @@ const COMMITS: &str =
 /// pgbench's scripts, and the bytes of the values that a transaction of each writes.
 const SCRIPTS: [(&str, u64); 3] = [("tpcb-like", 140), ("simple-update", 120), ("select-only", 0)];
 
-/// The workload.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct PgbenchWorkload {
     clients: u32,
@@ -121,10 +119,8 @@ struct PgbenchWorkload {
     /// A file with a script.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     path: Option<UserPath>,
-    /// What is in it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     text: Option<String>,
-    /// Settings of the server.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     settings: Vec<(String, String)>,
 }
@@ -209,10 +205,7 @@ impl PgbenchWorkload {
             command.args(server.arguments()).args(fill).arg(server.database());
         };
         let ran = run_kept_in(WorkloadTool::Pgbench, &Enclosure::default(), fill, stop);
-        ran.map_err(|error| {
-            let words = error.to_string();
-            if stop.load(Ordering::SeqCst) { words } else { server.blamed(&words) }
-        })
+        blaming(ran, stop, |words| server.blamed(words))
     }
 }
 
@@ -288,13 +281,7 @@ impl PgbenchWorkload {
         client: &mut PostgresConnection,
         last: &[(u32, u64)],
     ) -> Result<Option<Loss>, AskError> {
-        let mut found = Vec::new();
-        for row in
-            client.ask("SELECT client, number FROM kurabe_commits ORDER BY client, number")?
-        {
-            let [client, number] = &row[..] else { continue };
-            found.push((client.parse().unwrap_or(0_u32), number.parse().unwrap_or(0_u64)));
-        }
+        let found = commits_of(client.ask(ALL_COMMITS)?);
         if let Some(loss) = missing_commit(&found, last) {
             return Ok(Some(loss));
         }

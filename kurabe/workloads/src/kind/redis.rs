@@ -68,10 +68,8 @@ const POLL: Duration = Duration::from_millis(20);
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 const ANSWER_DEPTH_MAX: u32 = 4;
 const SOCKET: &str = "redis.sock";
-/// The counter of rewrites.
 const REWRITES: &str = "aof_rewrites";
 
-/// The workload.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct RedisWorkload {
     clients: u32,
@@ -337,7 +335,6 @@ fn committed(client: u32, number: u64) -> String {
 #[derive(Debug)]
 struct Redis {
     server: DatabaseServer,
-    /// Where its socket is.
     place: PathBuf,
 }
 

@@ -65,7 +65,6 @@ const ACKNOWLEDGED: &str = "acknowledged";
 /// Into how many steps a bucket of db_bench's is divided.
 const STEPS: u64 = 100;
 
-/// The workload.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct RocksdbWorkload {
     benchmark: String,
@@ -150,7 +149,6 @@ struct Told {
     average: f64,
     min: f64,
     max: f64,
-    /// From, to, and how many.
     buckets: Vec<(f64, f64, u64)>,
 }
 

@@ -44,7 +44,6 @@ pub(super) const KIND: WorkloadKind = WorkloadKind::of::<SqliteWorkload>(
     &[],
 );
 
-/// The workload.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct SqliteWorkload {
     journal: String,
@@ -264,7 +263,6 @@ const UPDATE: &str = "UPDATE rows SET written_by = ?2, contents = ?3 WHERE key =
 const READ: &str = "SELECT contents FROM rows WHERE key = ?1";
 const ALL: &str = "SELECT key, written_by, contents FROM rows ORDER BY key";
 
-/// A hash of all rows.
 fn hash_of_rows(connection: &Connection) -> Result<String, rusqlite::Error> {
     let mut hash = Xxh3::new();
     let mut all = connection.prepare(ALL)?;

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use measure::acknowledge::Acknowledger;
 use rand::{RngExt as _, SeedableRng as _};
@@ -22,8 +22,8 @@ use vocabulary::words::counted;
 use vocabulary::workload::{Loss, WorkloadTask};
 
 use super::database::{
-    Clients, CommitFigures, Database, DatabaseWorkload, SEED, ServerPurpose, TIME, check_names,
-    clients_of, missing_commit, read_logs, settings_of,
+    ALL_COMMITS, Clients, CommitFigures, Database, DatabaseWorkload, SEED, ServerPurpose, TIME,
+    blaming, check_names, clients_of, commits_of, missing_commit, read_logs, settings_of,
 };
 use crate::enclosure::Enclosure;
 use crate::mariadb::{self, Mariadb, MariadbConnection, USER};
@@ -105,16 +105,13 @@ const DATABASE: &str = "kurabe";
 /// The script around sysbench's, which logs every transaction.
 const AROUND: &str = include_str!("sysbench.lua");
 
-/// The workload.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct SysbenchWorkload {
     threads: u32,
     script: String,
     tables: u32,
-    /// Rows of each table.
     rows: u32,
     seconds: u32,
-    /// Settings of the server.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     settings: Vec<(String, String)>,
 }
@@ -166,10 +163,7 @@ impl SysbenchWorkload {
             fill(command);
         };
         let ran = run_kept_in(WorkloadTool::Sysbench, &Enclosure::default(), fill, stop);
-        ran.map_err(|error| {
-            let words = error.to_string();
-            if stop.load(Ordering::SeqCst) { words } else { server.blamed(&words) }
-        })
+        blaming(ran, stop, |words| server.blamed(words))
     }
 
     /// The name of the script's file.
@@ -197,13 +191,7 @@ impl SysbenchWorkload {
         client: &mut MariadbConnection,
         last: &[(u32, u64)],
     ) -> Result<Option<Loss>, AskError> {
-        let mut found = Vec::new();
-        for row in
-            client.ask("SELECT client, number FROM kurabe_commits ORDER BY client, number")?
-        {
-            let [client, number] = &row[..] else { continue };
-            found.push((client.parse().unwrap_or(0_u32), number.parse().unwrap_or(0_u64)));
-        }
+        let found = commits_of(client.ask(ALL_COMMITS)?);
         if let Some(loss) = missing_commit(&found, last) {
             return Ok(Some(loss));
         }

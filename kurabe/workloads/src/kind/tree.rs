@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use vocabulary::capacity::{self, Capacity};
-use vocabulary::cost::TreePhase::Settle;
+use vocabulary::cost::Phase::Settle;
 use vocabulary::kind::{
     Amount, Form, Generator, KeyError, Keys, LaidOut, WorkloadKey, WorkloadKind, Written,
     directory_of, options_without,
@@ -40,7 +40,6 @@ pub(super) const KIND: WorkloadKind = WorkloadKind::of::<TreeWorkload>(
     &[],
 );
 
-/// The tree workload.
 #[derive(Serialize, Deserialize)]
 struct TreeWorkload {
     source: Source,

@@ -111,7 +111,7 @@ pub struct Enclosing {
 }
 
 impl Enclosing {
-    /// Readies a enclosure_spec.
+    /// Readies an enclosure.
     pub fn new(enclosure_spec: EnclosureSpec) -> io::Result<Enclosing> {
         let mounts = enclosure_spec.parts.iter().map(|_| None).collect();
         let (reader, writer) = io::pipe()?;

@@ -47,15 +47,12 @@ pub struct FileExtent {
     pub logical: u64,
     /// Place on the device, as the file system counts it.
     pub physical: u64,
-    /// Length.
     pub length: u64,
 }
 
 /// The pieces of a file in the order of the file.
 ///
-/// # Errors
-///
-/// Those of the ioctl; a file system without it says `Unsupported`.
+/// Errors: those of the ioctl; a file system without it says `Unsupported`.
 pub fn extents(file: &File) -> io::Result<Vec<FileExtent>> {
     let mut found = Vec::new();
     let mut start = 0;

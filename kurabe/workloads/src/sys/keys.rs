@@ -5,8 +5,7 @@ use std::io;
 
 /// Goes on with an empty session keyring of its own. Async-signal-safe.
 ///
-/// # Errors
-/// The system's. A kernel without keys, or one that refuses the call to this process and so to all that it
+/// Errors: the system's. A kernel without keys, or one that refuses the call to this process and so to all that it
 /// starts, is none.
 pub fn leave() -> io::Result<()> {
     const JOIN_SESSION_KEYRING: libc::c_long = 1;

@@ -119,8 +119,7 @@ impl Filter {
     /// One of a server has sockets of files too, by which its processes and clients talk: there is no file and no
     /// name of the machine's in its reach.
     ///
-    /// # Errors
-    /// It is not written for this processor.
+    /// Errors: it is not written for this processor.
     pub fn new(is_online: bool, is_server: bool) -> io::Result<Filter> {
         if OWN_ARCHITECTURE == 0 {
             let text = "no filter of system calls is known for this processor";

@@ -9,21 +9,17 @@ use std::sync::atomic::AtomicBool;
 
 use serde::{Deserialize, Serialize};
 
-use super::synthetic::{Entry, EntryKind, SyntheticTree};
+use super::synthetic::{EntryKind, SyntheticTree, TreeEntry};
 use crate::tool::{ToolError, WorkloadTool, run};
 
 const RECORD_BYTES: usize = 512;
 
-/// What is in an archive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArchiveFacts {
-    /// The archive itself.
     pub archive_bytes: u64,
-    /// Files.
     pub files: u64,
     /// Everything that is no file.
     pub others: u64,
-    /// Bytes of all files.
     pub file_bytes: u64,
     /// What the files take in blocks of 4 KiB, and one such block for every other entry.
     pub block_bytes: u64,
@@ -85,7 +81,7 @@ pub fn archive_facts(tree: &SyntheticTree) -> ArchiveFacts {
 
 /// A header of the ustar format.
 fn header(
-    entry: &Entry,
+    entry: &TreeEntry,
     kind: u8,
     size_bytes: u64,
     target: &str,

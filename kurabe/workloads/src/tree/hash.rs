@@ -19,11 +19,8 @@ use xxhash_rust::xxh3::Xxh3;
 pub struct TreeHash {
     /// XXH3 with 128 bits, in hexadecimal.
     pub xxh3_128: String,
-    /// Files.
     pub files: u64,
-    /// Directories.
     pub directories: u64,
-    /// Symbolic links.
     pub links: u64,
     /// Everything else: devices, pipes, sockets.
     pub others: u64,
@@ -67,8 +64,7 @@ pub(crate) fn below(directory: &Path) -> io::Result<Vec<(PathBuf, Metadata)>> {
 ///
 /// Every variable part is preceded by its length, so that no two trees read the same.
 ///
-/// # Errors
-/// What reading reports, with the path; `Interrupted` when `stop` is raised.
+/// Errors: what reading reports, with the path; `Interrupted` when `stop` is raised.
 pub fn hash_tree(directory: &Path, stop: &AtomicBool) -> io::Result<TreeHash> {
     let mut entries = below(directory)?;
     entries.sort_by(|(one, _), (other, _)| {

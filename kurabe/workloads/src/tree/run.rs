@@ -58,18 +58,15 @@ impl TreePhase {
         Self::DeleteAll,
     ];
 
-    /// The name in reports.
     pub fn name(self) -> &'static str {
         ["copy", "unpack", "walk", "stat", "rewrite", "delete_each", "delete_all"][self as usize]
     }
 }
 
-/// What to do.
 #[derive(Clone, Debug)]
 pub struct Tree<'a> {
     /// Any archive that tar reads. It should lie on another file system than `directory`.
     pub archive: &'a Path,
-    /// Where to work.
     pub directory: &'a Path,
     /// What is in the archive, to see whether it fits.
     pub facts: ArchiveFacts,
@@ -77,10 +74,8 @@ pub struct Tree<'a> {
     pub sync: WholeSync,
 }
 
-/// What a phase came to.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PhaseReport {
-    /// The phase.
     pub phase: TreePhase,
     /// From its begin to its last operation.
     pub elapsed_ns: u64,
@@ -111,8 +106,7 @@ impl TreeReport {
 /// Runs the phases; with the report come the latencies of all, each kind named after its phase.
 /// `begin` is told each phase before its clock starts, so that the caller can drop caches.
 ///
-/// # Errors
-/// A tool that is missing or failed, an archive or a tree that does not fit, a call that failed with
+/// Errors: a tool that is missing or failed, an archive or a tree that does not fit, a call that failed with
 /// its phase and path; the stop flag.
 pub fn run_tree(
     plan: &Tree<'_>,

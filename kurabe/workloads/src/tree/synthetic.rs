@@ -15,7 +15,6 @@ use rand_chacha::ChaCha8Rng;
 
 /// Files of the kernel's tree.
 const KERNEL_FILES: u64 = 78_579;
-/// Its symbolic links.
 const KERNEL_LINKS: u64 = 56;
 /// Its files that may be executed.
 const KERNEL_EXECUTABLES: u64 = 814;
@@ -96,40 +95,31 @@ const POOL_BYTES: usize = 1 << 20;
 /// The pieces of the pool that a file is made of.
 const PIECE_BYTES: std::ops::Range<usize> = 256..4096;
 
-/// What an entry is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EntryKind {
-    /// A directory.
     Directory,
-    /// A file.
     File {
-        /// Its length.
         size_bytes: u64,
         /// Its place among the files: names its contents.
         index: u64,
     },
-    /// A symbolic link.
     Link {
         /// Where it points, relative to its directory.
         target: String,
     },
 }
 
-/// One entry of the tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TreeEntry {
     /// Its path, relative to the place of the tree; the first component is the tree's name.
     pub path: String,
-    /// What it is.
     pub kind: EntryKind,
-    /// Its permissions.
     pub mode: u32,
 }
 
 /// Files of a tree at most: it is kept in memory, with some 150 bytes a file.
 pub const FILES_MAX: u64 = 10_000_000;
 
-/// A synthetic tree.
 #[derive(Clone, Debug)]
 pub struct SyntheticTree {
     entries: Vec<TreeEntry>,
@@ -140,8 +130,7 @@ pub struct SyntheticTree {
 impl SyntheticTree {
     /// The tree of this many files for this seed.
     ///
-    /// # Panics
-    /// When there are more than [`FILES_MAX`] files.
+    /// Panics: When there are more than [`FILES_MAX`] files.
     pub fn new(files: u64, seed: u64) -> Self {
         assert!(files <= FILES_MAX, "a tree of {files} files is too large to be kept in memory");
         let mut random = ChaCha8Rng::seed_from_u64(seed);

@@ -162,7 +162,7 @@ fn a_series_holds_what_was_done() {
 }
 
 #[test]
-fn a_load_that_does_not_fit_is_refused_with_both_sizes() {
+fn a_workload_that_does_not_fit_is_refused_with_both_sizes() {
     if !installed(WorkloadTool::Fio) {
         return;
     }

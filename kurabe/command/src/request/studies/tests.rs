@@ -10,7 +10,7 @@ use trial::filesystem;
 
 use std::time::Duration;
 
-use lab::condition::Outcome;
+use lab::condition::GateOutcome;
 
 /// Bound on the budget of a quick profile.
 const QUICK_MAX: Duration = Duration::from_secs(300);
@@ -55,7 +55,7 @@ fn every_study_reads_and_says_why() {
 }
 
 #[test]
-fn every_profile_fits_its_device_and_every_contender_runs_every_load() {
+fn every_profile_fits_its_device_and_every_contender_runs_every_workload() {
     for (name, mut study) in profiles() {
         let request = trial::device::DeviceRequest::parse(&study.device, None).unwrap();
         let size_bytes = request.size_bytes().unwrap();
@@ -81,7 +81,7 @@ fn every_profile_fits_its_device_and_every_contender_runs_every_load() {
 }
 
 #[test]
-fn every_counterpart_names_what_its_load_reports() {
+fn every_counterpart_names_what_its_workload_reports() {
     for bundled in &BUNDLED {
         let (_, study) = load(bundled);
         check_publication(&study).unwrap_or_else(|error| panic!("{}: {error}", bundled.name));
@@ -211,7 +211,7 @@ fn without_records_nothing_is_tested_and_each_study_has_conclusions_that_can_be(
         let plan = lab::plan::Plan::new(study, 1);
         let analysis = lab::judgement::analyse(&plan, &[], None);
         for judged in publication.judge(&plan, &[], &analysis) {
-            assert_eq!(judged.outcome, Outcome::NotTested, "{name}: {judged:?}");
+            assert_eq!(judged.outcome, GateOutcome::NotTested, "{name}: {judged:?}");
         }
     }
 }

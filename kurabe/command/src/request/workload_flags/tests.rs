@@ -247,7 +247,7 @@ fn studies() -> (Study, Study) {
 }
 
 #[test]
-fn every_load_says_what_of_it_ran() {
+fn every_workload_says_what_of_it_ran() {
     let (whole, here) = studies();
     let reduced = Reduced::between(KINDS, &whole, &here, true, "--full runs it all").unwrap();
     assert_eq!(reduced.device.as_deref(), Some("loop:40G"));
@@ -272,7 +272,7 @@ fn every_load_says_what_of_it_ran() {
 }
 
 #[test]
-fn another_load_is_not_called_all_of_it() {
+fn another_workload_is_not_called_all_of_it() {
     let said = |whole: &str, here: &str| {
         let study = |load: &str| {
             let text = format!("contenders = ['ext4']\n[[workload]]\nname = 'x'\n{load}");
@@ -302,7 +302,7 @@ fn another_load_is_not_called_all_of_it() {
 }
 
 #[test]
-fn a_load_is_named_by_its_file_or_by_all_its_options() {
+fn a_workload_is_named_by_its_file_or_by_all_its_options() {
     let name = |load: &str| {
         let text = format!("contenders = ['ext4']\n[[workload]]\n{load}");
         let text = study_file::parse(Path::new("s"), &text).unwrap();

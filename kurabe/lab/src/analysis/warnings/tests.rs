@@ -255,7 +255,7 @@ fn cold_runs_that_read_less_than_half_of_the_others_are_named() {
 }
 
 #[test]
-fn a_load_on_the_cpu_is_warned_of_by_its_smallest_share() {
+fn a_workload_on_the_cpu_is_warned_of_by_its_smallest_share() {
     let spend = |ext4_percent: u64, xfs_percent: u64| {
         warnings_after(move |record| {
             let percent = if is_xfs(record) { xfs_percent } else { ext4_percent };

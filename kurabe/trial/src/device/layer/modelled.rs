@@ -21,7 +21,7 @@ impl<D: BlockDevice> ModelledLayer for Emulated<D> {
     }
 
     fn keep_trace(&self) {
-        self.with_trace(disks::trace::RequestRecorder::keep);
+        self.with_trace(disks::trace::TraceRecorder::keep);
     }
 
     fn follow_cache(&self) {
