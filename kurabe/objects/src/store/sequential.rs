@@ -12,8 +12,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use block::{AlignedBuffer, BlockDevice, DirectAccess, FileDevice, FileDeviceOptions};
 
-use super::{Demand, Place, Session, Space, Store, StoreError, StoreKind, StoreOptions};
-use crate::contents::Identity;
+use super::{
+    Demand, Store, StoreError, StoreKind, StoreLocation, StoreOptions, StoreSession, StoreSpace,
+};
+use crate::contents::ContentIdentity;
 
 pub(super) const KIND: StoreKind = StoreKind {
     name: "sequential",
@@ -22,23 +24,23 @@ pub(super) const KIND: StoreKind = StoreKind {
     keeps_contents: false,
     object_bytes_max: u64::MAX,
     missing: || None,
-    space: |_: &StoreOptions, _: &Demand| Space::default(),
+    space: |_: &StoreOptions, _: &Demand| StoreSpace::default(),
     create: open,
     open,
 };
 
 const TRANSFER_BYTES: u64 = 1 << 20;
 
-fn open(place: &Place, _: &StoreOptions) -> Result<Box<dyn Store>, StoreError> {
+fn open(place: &StoreLocation, _: &StoreOptions) -> Result<Box<dyn Store>, StoreError> {
     let device: Arc<dyn BlockDevice> = match place {
-        Place::Open(device) => Arc::clone(device),
-        Place::Device(path) => {
+        StoreLocation::Open(device) => Arc::clone(device),
+        StoreLocation::Device(path) => {
             let direct = DirectAccess::Require;
             let options = FileDeviceOptions { direct, exclusive: true, ..Default::default() };
             let opened = FileDevice::open(path, &options);
             Arc::new(opened.map_err(|error| StoreError::system("opening", path, error))?)
         }
-        Place::Directory(_) => {
+        StoreLocation::Directory(_) => {
             let why = "the store 'sequential' shows what a device takes; use 'sequential over raw'";
             return Err(StoreError::Refused(why.into()));
         }
@@ -48,7 +50,7 @@ fn open(place: &Place, _: &StoreOptions) -> Result<Box<dyn Store>, StoreError> {
         return Err(StoreError::Refused("the store 'sequential' needs a device of 1 MiB".into()));
     }
     let mut transfer = AlignedBuffer::zeroed(TRANSFER_BYTES as usize);
-    Identity { salt: 0, key: 0, version: 0 }.fill(&mut transfer);
+    ContentIdentity { salt: 0, key: 0, version: 0 }.fill(&mut transfer);
     Ok(Box::new(Sequential { device, places, transfer, taken_bytes: AtomicU64::new(0) }))
 }
 
@@ -74,7 +76,7 @@ impl Sequential {
 }
 
 impl Store for Sequential {
-    fn session(&self) -> Result<Box<dyn Session + '_>, StoreError> {
+    fn session(&self) -> Result<Box<dyn StoreSession + '_>, StoreError> {
         Ok(Box::new(SequentialSession { store: self, prepared_bytes: 0 }))
     }
 
@@ -95,7 +97,7 @@ impl Store for Sequential {
     }
 }
 
-impl Session for SequentialSession<'_> {
+impl StoreSession for SequentialSession<'_> {
     fn prepare(&mut self, size_bytes: usize, _: bool) -> Result<&mut [u8], StoreError> {
         self.prepared_bytes = size_bytes as u64;
         Ok(&mut [])

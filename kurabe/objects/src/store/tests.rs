@@ -200,7 +200,7 @@ fn cannyls_refuses_blocks_smaller_than_the_devices_and_says_when_it_is_full() {
 #[test]
 fn sequential_writes_as_many_bytes_in_order() {
     let device = Arc::new(block::CountingDevice::new(MemoryDevice::new(3 << 20, 512)));
-    let place = Place::Open(device.clone());
+    let place = StoreLocation::Open(device.clone());
     let store = (kind("sequential").unwrap().create)(&place, &StoreOptions::default()).unwrap();
     let mut session = store.session().unwrap();
     for size_bytes in [700_000, 700_000, 4 << 20] {
@@ -213,7 +213,7 @@ fn sequential_writes_as_many_bytes_in_order() {
     assert_eq!((counts.written_bytes, counts.flushes), (6 << 20, 1));
     let image = device.inner().image();
     assert!(image.chunks(512).all(|sector| sector.iter().any(|byte| *byte != 0)));
-    let place = Place::Directory("/nowhere".into());
+    let place = StoreLocation::Directory("/nowhere".into());
     let refused = (kind("sequential").unwrap().create)(&place, &StoreOptions::default());
     assert!(refused.err().unwrap().to_string().contains("'sequential over raw'"));
 }

@@ -419,7 +419,7 @@ impl Serving {
     ) -> io::Result<Value> {
         let block_size_bytes = stacks[0].block_size();
         let threads = (THREADS / stacks.len()).max(2);
-        let stale = stale.unwrap_or_else(|| vec![0..u64::MAX]);
+        let stale = stale.unwrap_or_else(|| std::iter::once(0..u64::MAX).collect());
         let mut begins = 0;
         for (number, stack) in stacks.into_iter().enumerate() {
             let ends = begins + stack.len();
