@@ -12,6 +12,7 @@ use std::path::Path;
 
 use block::tool::ToolFailure;
 use block::{DirectAccess, FileDevice, FileDeviceOptions};
+use lump::layout::VALUE_BYTES_MAX;
 use lump::{Durability, Value};
 
 use crate::tools::{about, refused, say, store};
@@ -90,6 +91,12 @@ pub fn import(device: &Path, source: &Path, force: bool, partial: bool) -> Resul
 
 fn read(file: &File, place: SourceExtent, value: &mut Value) -> Result<(), String> {
     let (SourceExtent::Embedded { offset, length } | SourceExtent::Data { offset, length }) = place;
+    // With the padding to a block and the trailer.
+    if length as u64 > VALUE_BYTES_MAX + (1 << 16) {
+        return Err(format!(
+            "{length} bytes at byte {offset}; a value has at most {VALUE_BYTES_MAX}"
+        ));
+    }
     value.resize(length);
     file.read_exact_at(value, offset).map_err(|error| format!("at byte {offset}: {error}"))?;
     if let SourceExtent::Data { .. } = place {

@@ -7,6 +7,7 @@
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use lab::plan::{NO_FILE_OF_SHARDS, Plan, SHARDS_MAX, Shard};
 use lab::result::{
@@ -220,9 +221,15 @@ pub fn report(path: &Path) -> Result<(String, Vec<document::Block>), Failure> {
     if !joined.shards.iter().all(|name| is_name(name) && seen.insert(name)) {
         return Err(damaged("names a shard outside of the result, or one twice".into()));
     }
-    let read = |name: &String| StoredResult::read(&path.join(name)).map(ResultSource::of);
-    let sources: Vec<ResultSource> =
-        joined.shards.iter().map(read).collect::<Result<_, _>>().map_err(Failure::refused)?;
+    if joined.shards.len() > SHARDS_MAX as usize {
+        return Err(damaged(format!("names more than {SHARDS_MAX} shards")));
+    }
+    // Not through links: many could lead to one result, and each would be read again.
+    let read = |name: &String| {
+        let shard = directory.open_directory(name).map_err(Failure::refused)?;
+        StoredResult::read_in(Arc::new(shard)).map(ResultSource::of).map_err(Failure::refused)
+    };
+    let sources: Vec<ResultSource> = joined.shards.iter().map(read).collect::<Result<_, _>>()?;
     if sources.is_empty() {
         return Err(damaged("names no shard".into()));
     }

@@ -383,7 +383,7 @@ pub struct FileSystemSpace {
 }
 
 /// The values that metrics and series may have besides 0, so that quotients of two are numbers, too.
-const VALUES: std::ops::RangeInclusive<f64> = 1e-30..=1e30;
+pub(crate) const VALUES: std::ops::RangeInclusive<f64> = 1e-30..=1e30;
 
 /// The largest figure of a record: bytes, nanoseconds and counts up to this are exact as floating point too.
 const FIGURE_MAX: u64 = 1 << 53;

@@ -36,9 +36,10 @@ use crate::terminal::note;
 
 /// Options of ssh(1), before the machine: it asks nothing, forwards nothing, shares no connection, and
 /// notices within half a minute that a machine is gone.
-const OPTIONS: [&str; 12] = [
+const OPTIONS: [&str; 13] = [
     "-T",
     "-oBatchMode=yes",
+    "-oStrictHostKeyChecking=yes",
     "-oConnectTimeout=10",
     "-oServerAliveInterval=10",
     "-oServerAliveCountMax=3",

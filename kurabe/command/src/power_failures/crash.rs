@@ -298,7 +298,8 @@ fn replay(place: &str) -> Result<u8, Failure> {
         let _ = directory.remove_file(&new);
         Failure::broken(problem)
     })?;
-    let finding = &report.cases[0].finding;
+    let judged_case = report.cases.first();
+    let finding = &judged_case.ok_or_else(|| Failure::broken("the case was not judged"))?.finding;
     terminal::print(&format!("{}: case {number}: {finding}\n", judged.contender.label));
     let code = if finding.kind == DiskCondition::Held { exit::OK } else { exit::GATE_FAILS };
     let unwritten = match image {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use super::samples::Samples;
 use super::slices;
 use crate::plan::Plan;
-use crate::record::{Record, TIME_METRIC};
+use crate::record::{Record, TIME_METRIC, VALUES};
 use crate::statistics::{self, ComparisonOptions, Group, OrderEffect, OrderEffects, OrderedRun};
 use crate::workload::Unit;
 
@@ -132,7 +132,8 @@ pub(super) fn group(
     };
     if !order.effects.is_empty() {
         for (turn, value) in turns.iter().zip(&order.values) {
-            costs[turn.contender][turn.block] = Some(value.exp()).filter(|cost| cost.is_normal());
+            costs[turn.contender][turn.block] =
+                Some(value.exp()).filter(|cost| VALUES.contains(cost));
         }
     }
     let of_others = |place: &usize| order.corrections.get(*place).copied().unwrap_or_default();
