@@ -21,14 +21,33 @@ pub fn blocks(analysis: &Analysis, plan: &Plan) -> Vec<Block> {
     if workloads.len() == 1 && pairs.values().flatten().all(of_baseline) {
         return Vec::new();
     }
-    let blocks = pairs.into_iter().flat_map(|(store, pairs)| {
+    // On how many stacks most stores are compared: a store that is on fewer has one sentence with all such.
+    let most = pairs.values().map(Vec::len).max().unwrap_or(0);
+    let mut elsewhere = Vec::new();
+    let mut blocks = Vec::new();
+    for (store, pairs) in pairs {
+        let is_elsewhere = pairs.len() < most && workloads.len() > 1;
         let pairs: Vec<Pair<'_>> = pairs.into_iter().map(|pair| Pair::of(pair, plan)).collect();
         match workloads {
-            [workload] => vec![Block::Answer(sentence(store, reference, &pairs, workload))],
-            _ => of_several(store, reference, &pairs, analysis),
+            [workload] => blocks.push(Block::Answer(sentence(store, reference, &pairs, workload))),
+            _ if is_elsewhere => elsewhere.extend(mean_text(store, &pairs, analysis)),
+            _ => blocks.extend(of_several(store, reference, &pairs, analysis)),
         }
-    });
-    blocks.collect()
+    }
+    if !elsewhere.is_empty() {
+        let all = text::list(&elsewhere);
+        blocks.push(Block::Answer(format!(
+            "Relative to {reference}, on average over the workloads: {all}."
+        )));
+    }
+    blocks
+}
+
+/// `rocksdb 0.610 (0.550 to 0.680) on ext4`: the geometric mean of all workloads. None where no round has all.
+fn mean_text(store: &str, pairs: &[Pair<'_>], analysis: &Analysis) -> Option<String> {
+    let mean = cost_text(analysis.stores.iter().find(|one| one.contender == store)?)?;
+    let stacks: Vec<String> = pairs.iter().map(|pair| pair.stack.clone()).collect();
+    Some(format!("{store} {mean} on {}", text::list(&stacks)))
 }
 
 /// Two contenders of which the stores alone differ.

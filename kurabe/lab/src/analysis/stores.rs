@@ -2,12 +2,14 @@
 //! are stores, which comparisons with one baseline leave open. Over several workloads and stacks the mean of the costs is
 //! computed within each round, as in [`super::overall`].
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use super::Comparison;
 use super::overall::{self, MEAN_OF_COSTS};
 use super::primary::{Predecessors, Primary, group};
 use super::samples::Samples;
+use crate::contender::Contender;
 use crate::plan::Plan;
 use crate::record::Record;
 use crate::statistics::{self, ComparisonOptions, Group};
@@ -16,12 +18,17 @@ use crate::workload::Unit;
 /// Places of two contenders of which the stores alone differ, the one of the reference first.
 pub type Pair = [usize; 2];
 
-/// The store to which the others are compared, the baseline's or the first one, and by each other store the
-/// contenders on a stack that both have. None without stores.
+/// The store to which the others are compared, and by each other store the contenders on a stack that both have:
+/// the store with the most of these, of several the baseline's or the first one. None without stores.
 pub fn store_pairs(plan: &Plan) -> Option<(&str, BTreeMap<&str, Vec<Pair>>)> {
     let contenders = &plan.study.contenders;
     let baseline = contenders.get(plan.study.baseline);
-    let reference = baseline.into_iter().chain(contenders).find_map(|one| one.store.as_deref())?;
+    let stores = baseline.into_iter().chain(contenders).filter_map(|one| one.store.as_deref());
+    let of = |reference| (reference, pairs_of(contenders, reference));
+    stores.map(of).min_by_key(|(_, pairs)| Reverse(pairs.values().map(Vec::len).sum::<usize>()))
+}
+
+fn pairs_of<'a>(contenders: &'a [Contender], reference: &str) -> BTreeMap<&'a str, Vec<Pair>> {
     let mut pairs = BTreeMap::<&str, Vec<Pair>>::new();
     for (under, one) in contenders.iter().enumerate() {
         let stack = one.below_store();
@@ -33,7 +40,7 @@ pub fn store_pairs(plan: &Plan) -> Option<(&str, BTreeMap<&str, Vec<Pair>>)> {
             }
         }
     }
-    Some((reference, pairs))
+    pairs
 }
 
 /// Each store against the reference, over all workloads and stacks on which both have a cost; nothing for a single

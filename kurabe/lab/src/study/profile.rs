@@ -2,6 +2,8 @@
 //!
 //! Both change the study as written, so that what is printed, stored and carried out is one text.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use serde_with_macros::skip_serializing_none;
@@ -40,6 +42,9 @@ pub struct QuickText {
     /// Names of the workloads that it keeps; all of them where it names none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub workloads: Vec<String>,
+    /// All parameters of the study, with the values that it keeps.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub parameters: BTreeMap<String, Vec<String>>,
 }
 
 /// Greatest and least factor that is believed.

@@ -292,7 +292,7 @@ fn a_quick_profile_says_what_of_every_bundled_study_runs() {
         let expected = match bundled.name {
             "cannyls" => "1.5 % of the program's counts",
             "durable-puts" => "5 of the 16 workloads, 4 % of the program's counts",
-            "buffered-puts" => "6 of the 15 workloads, 10 % of the program's counts",
+            "buffered-puts" => "2 of the 15 workloads, 10 % of the program's counts",
             "operating-systems" => {
                 "tree: 0.5 % of the files (300 of 60000); fio randrw: 20 % of fio's size (20M of 100M); fio read: all of it"
             }
