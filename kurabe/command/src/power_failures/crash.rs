@@ -299,7 +299,7 @@ fn replay(place: &str) -> Result<u8, Failure> {
         Failure::broken(problem)
     })?;
     let judged_case = report.cases.first();
-    let finding = &judged_case.ok_or_else(|| Failure::broken("the case was not judged"))?.finding;
+    let finding = &judged_case.ok_or_else(|| Failure::broken("the case was not checked"))?.finding;
     terminal::print(&format!("{}: case {number}: {finding}\n", judged.contender.label));
     let code = if finding.kind == DiskCondition::Held { exit::OK } else { exit::GATE_FAILS };
     let unwritten = match image {
