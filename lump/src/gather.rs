@@ -161,12 +161,12 @@ impl State {
 }
 
 /// Wakes the next of those who wait for room, once the one who had to wait is done.
-struct Baton<'a> {
+struct Waiter<'a> {
     room: &'a Condvar,
     has_waited: bool,
 }
 
-impl Drop for Baton<'_> {
+impl Drop for Waiter<'_> {
     fn drop(&mut self) {
         if self.has_waited {
             self.room.notify_one();
@@ -256,8 +256,8 @@ impl Gather {
         (bytes as u64, open.map_or(Duration::ZERO, |open| open.since.elapsed()))
     }
 
-    fn baton(&self) -> Baton<'_> {
-        Baton { room: &self.room, has_waited: false }
+    fn waiter(&self) -> Waiter<'_> {
+        Waiter { room: &self.room, has_waited: false }
     }
 
     /// Ends the thread that writes, after the batch in hand.
@@ -281,8 +281,8 @@ impl Engine {
         let units = extent_bytes as u64 / self.geometry.unit_bytes;
         // Before the lock, since this takes the longest.
         let chunks = chunk_checksums(&contents);
-        let mut baton = self.gather.baton();
-        let mut state = self.room(extent_bytes, &mut baton)?;
+        let mut waiter = self.gather.waiter();
+        let mut state = self.room(extent_bytes, &mut waiter)?;
         let open = state.open.as_mut().expect("room has opened one");
         let Some(start) = self.place(open, units) else { return Ok(false) };
         let sequence = self.sequence.fetch_add(1, Ordering::Relaxed);
@@ -319,8 +319,8 @@ impl Engine {
 
     /// Gathers a delete; returns whether the key had a value.
     pub(crate) fn gather_delete(&self, key: u128) -> Result<bool> {
-        let mut baton = self.gather.baton();
-        let state = self.room(0, &mut baton)?;
+        let mut waiter = self.gather.waiter();
+        let state = self.room(0, &mut waiter)?;
         let had_value = match state.fresh.get(&key) {
             Some(fresh) => fresh.value.is_some(),
             None => self.index.shard(key).get(key).is_some(),
@@ -351,7 +351,7 @@ impl Engine {
 
     /// The state with an open batch whose memory has room for an extent. No more waits for the device than
     /// a batch and two steps.
-    fn room(&self, extent_bytes: usize, baton: &mut Baton<'_>) -> Result<MutexGuard<'_, State>> {
+    fn room(&self, extent_bytes: usize, waiter: &mut Waiter<'_>) -> Result<MutexGuard<'_, State>> {
         let unwritten_max = self.gather.batch_bytes + 2 * self.gather.step_bytes;
         let mut state = lock(&self.gather.state);
         loop {
@@ -368,7 +368,7 @@ impl Engine {
                 }
                 // A batch is on its way, so somebody wakes us.
                 Some(_) => {
-                    baton.has_waited = true;
+                    waiter.has_waited = true;
                     state = wait(&self.gather.room, state);
                 }
                 None => {

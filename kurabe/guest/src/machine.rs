@@ -300,7 +300,7 @@ fn code_of(status: Option<ExitStatus>) -> Option<u8> {
 impl Guest {
     /// The command's input and output.
     ///
-    /// Panics: When they were taken already.
+    /// Panics when they were taken already.
     pub fn take_pipes(&mut self) -> (ChildStdin, ChildStdout) {
         let input = self.child.stdin.take().expect("the input is taken once");
         (input, self.child.stdout.take().expect("the output is taken once"))

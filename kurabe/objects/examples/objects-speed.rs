@@ -1,7 +1,7 @@
 //! What the laboratory itself costs: nanoseconds a recorded sample and of these the clock, contents
 //! made and compared, commands on a store that keeps nothing, commands generated.
 //!
-//! `cargo run --release -p loads --example objects-speed`. The figures that
+//! `cargo run --release -p objects --example objects-speed`. The figures that
 //! `docs/evidence/objects.md` quotes were printed by this program.
 
 use std::hint::black_box;

@@ -43,9 +43,14 @@ pub fn blocks(analysis: &Analysis, plan: &Plan) -> Vec<Block> {
     blocks
 }
 
-/// `rocksdb 0.610 (0.550 to 0.680) on ext4`: the geometric mean of all workloads. None where no round has all.
+/// The geometric mean of a store's costs with its interval. None where no round has all.
+fn mean(store: &str, analysis: &Analysis) -> Option<String> {
+    analysis.stores.iter().find(|one| one.contender == store).and_then(cost_text)
+}
+
+/// `rocksdb 0.610 (0.550 to 0.680) on ext4`.
 fn mean_text(store: &str, pairs: &[Pair<'_>], analysis: &Analysis) -> Option<String> {
-    let mean = cost_text(analysis.stores.iter().find(|one| one.contender == store)?)?;
+    let mean = mean(store, analysis)?;
     let stacks: Vec<String> = pairs.iter().map(|pair| pair.stack.clone()).collect();
     Some(format!("{store} {mean} on {}", text::list(&stacks)))
 }
@@ -155,7 +160,7 @@ fn of_several(store: &str, reference: &str, pairs: &[Pair<'_>], analysis: &Analy
         all.iter().filter(|one| one.is_dearer()).count(),
     );
     let counted = text::counted(all.len(), "comparison");
-    let mean = analysis.stores.iter().find(|one| one.contender == store).and_then(cost_text);
+    let mean = mean(store, analysis);
     let sure = format!("{counted}: surely less in {cheaper}, surely more in {dearer}");
     let sentence = match mean {
         Some(mean) => format!(

@@ -47,7 +47,7 @@ pub struct DistributionFile {
 impl Distribution {
     /// Reads the data file.
     ///
-    /// Panics: When a line of it is of no known form, which a test of all files excludes.
+    /// Panics when a line of it is of no known form, which a test of all files excludes.
     pub fn shape(&self) -> DistributionFile {
         let (mut sizes, mut ages, mut depths) = (Vec::new(), Vec::new(), Vec::new());
         let lines = self.text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());

@@ -70,7 +70,7 @@ pub struct DbenchClient {
 impl DbenchClient {
     /// A client with this number, counted from 0, that works below `directory`.
     ///
-    /// Panics: When `directory` holds a NUL byte, which no path can.
+    /// Panics when `directory` holds a NUL byte, which no path can.
     pub fn new(load: &LoadFile, directory: &Path, id: u32) -> Self {
         let transfers = load.operations.iter().map(|operation| operation.bytes() as usize);
         let transfer_bytes_max = transfers.max().unwrap_or_default();

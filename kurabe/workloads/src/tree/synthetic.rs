@@ -130,7 +130,7 @@ pub struct SyntheticTree {
 impl SyntheticTree {
     /// The tree of this many files for this seed.
     ///
-    /// Panics: When there are more than [`FILES_MAX`] files.
+    /// Panics when there are more than [`FILES_MAX`] files.
     pub fn new(files: u64, seed: u64) -> Self {
         assert!(files <= FILES_MAX, "a tree of {files} files is too large to be kept in memory");
         let mut random = ChaCha8Rng::seed_from_u64(seed);
