@@ -213,6 +213,13 @@ fn what_only_a_whole_device_holds_is_carried_out_one_at_a_time() {
     assert!(records.iter().filter(completed).all(|record| record["slices"].is_null()));
     assert!(!ran.stdout.contains("failed"), "{}", ran.stdout);
     site.expect_nothing_left();
+    // So with a store that has less room than a half of the device.
+    let site = Site::new();
+    std::fs::write(site.work().join("keeps.obj"), "Command { 29.times { New(1M); }; }").unwrap();
+    let flags = [&flags[..], &["--objects", "keeps.obj"]].concat();
+    let ran = site.compare(&["a: lump over ext4", "b: lump over ext2"], &flags, &[]).expect(0);
+    assert!(ran.stderr.contains("one at a time from here on"), "{}", ran.stderr);
+    assert!(!ran.stdout.contains("failed"), "{}", ran.stdout);
     // Without being asked for it, contenders take turns where that is possible.
     let other = Site::new();
     other

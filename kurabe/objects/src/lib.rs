@@ -27,5 +27,5 @@ pub mod volume;
 pub use plan::{CapacityFit, ProgramPlan};
 pub use program::Program;
 pub use report::{ProgramOutcome, Report};
-pub use run::{ProgramPhase, RunOptions, check_name, run};
-pub use store::{StoreLocation, StoreOptions};
+pub use run::{DOES_NOT_FIT, ProgramPhase, RunOptions, check_name, run};
+pub use store::{IS_FULL, StoreLocation, StoreOptions};

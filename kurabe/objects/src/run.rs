@@ -34,6 +34,9 @@ mod worker;
 use sweep::{Reopen, sweep};
 use worker::{Worker, WorkerReport};
 
+/// How the message begins where a store has no room for all that a program keeps.
+pub const DOES_NOT_FIT: &str = "the program does not fit";
+
 #[derive(Clone, Debug, Default)]
 pub struct RunOptions {
     /// How the store is made.
@@ -271,7 +274,7 @@ fn fitted(
     }
     match plan.fit(space, available) {
         CapacityFit::TooLarge(CapacityNeed { needed_bytes, available_bytes }) => Err(format!(
-            "the program does not fit: it keeps {needed_bytes} bytes of objects at once, and \
+            "{DOES_NOT_FIT}: it keeps {needed_bytes} bytes of objects at once, and \
                  the store `{}` has {available_bytes} bytes; scale the program down or use a \
                  larger device",
             kind.name

@@ -24,6 +24,7 @@ pub mod tree;
 
 pub use kind::KINDS;
 pub use objects::store::{self, StoreKind};
+pub use objects::{DOES_NOT_FIT, IS_FULL};
 
 pub use sys::enclosed::{Enclosing, ParentProcess};
 pub use sys::{extents, keys};

@@ -214,11 +214,14 @@ fn engine_space(_: &StoreOptions, demand: &Demand) -> StoreSpace {
     StoreSpace { least_bytes: demand.bytes, comfortable_bytes, journal_bytes: 0 }
 }
 
+/// How the message begins where a store has no room for another object.
+pub const IS_FULL: &str = "the store is full";
+
 /// Why a store did not do what it was asked.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// No room for another object.
-    #[error("the store is full: {0}")]
+    #[error("{IS_FULL}: {0}")]
     Full(String),
     /// The store cannot be made or used like this.
     #[error("{0}")]

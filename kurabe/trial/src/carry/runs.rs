@@ -175,7 +175,8 @@ impl Trial<'_> {
         let is_left =
             |space: FileSystemSpace| space.free_bytes >= space.total_bytes / FREE_SHARE_MIN;
         let has_files = self.access == Access::Mounted;
-        [message, output].into_iter().any(|text| text.contains("No space left on device"))
+        let words = ["No space left on device", workloads::IS_FULL, workloads::DOES_NOT_FIT];
+        [message, output].into_iter().any(|text| words.iter().any(|words| text.contains(words)))
             || (has_files && space(root).is_some_and(|space| !is_left(space)))
     }
 
