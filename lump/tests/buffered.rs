@@ -7,18 +7,21 @@ mod common;
 use std::sync::Arc;
 use std::time::Duration;
 
-use block::{BlockDevice, Fault, FaultyDevice, MemoryDevice};
+use block::{Fault, FaultyDevice, MemoryDevice};
 use common::{MEBIBYTE, contents, created, open, open_so, pattern, small};
 use lump::Durability::{Buffered, Durable, Written};
-use lump::{Error, OpenOptions, Store, Value};
+use lump::layout::BLOCK_BYTES;
+use lump::{CreateOptions, Error, OpenOptions, Store, Value};
 
 /// A store that writes nothing of its own accord.
 fn patient() -> (Arc<MemoryDevice>, Store) {
     let device = created(MemoryDevice::new(4 * MEBIBYTE, 512), &small());
-    let options =
-        OpenOptions { buffer_age_max: Some(Duration::from_secs(3600)), ..Default::default() };
-    let store = Store::open(device.clone(), &options).unwrap();
+    let store = Store::open(device.clone(), &writes_nothing()).unwrap();
     (device, store)
+}
+
+fn writes_nothing() -> OpenOptions {
+    OpenOptions { buffer_age_max: Some(Duration::from_secs(3600)), ..Default::default() }
 }
 
 /// What is found if the process is killed now.
@@ -140,31 +143,73 @@ fn the_limits_of_the_buffer_hold() {
     assert!(contents(&open(device.clone())) == expected);
 }
 
+/// The next write is that of the values, then that of the journal; the flush is that of the sync.
 #[test]
-fn a_failed_write_of_buffered_changes_is_never_taken_for_success() {
-    let memory = created(MemoryDevice::new(4 * MEBIBYTE, 512), &small());
-    // Those of the opening are fewer.
-    let device = Arc::new(FaultyDevice::new(memory, vec![Fault::FailWrite(40)]));
-    let store = open(device.clone());
-    let mut key = 0;
-    let error = loop {
-        // It may also be a checkpoint in the background that fails.
-        let put = store.put(key, &pattern(1, 5000), Buffered);
-        key += u128::from(put.is_ok());
-        if let Err(error) = put.and_then(|()| store.sync()) {
-            break error;
+fn a_failed_write_or_flush_of_buffered_changes_is_never_taken_for_success() {
+    let faults: [fn(u64, u64) -> Fault; 3] = [
+        |writes, _| Fault::FailWrite(writes),
+        |writes, _| Fault::FailWrite(writes + 1),
+        |_, flushes| Fault::FailFlush(flushes),
+    ];
+    for (number, fault) in faults.into_iter().enumerate() {
+        let memory = MemoryDevice::new(4 * MEBIBYTE, 512);
+        let device = created(FaultyDevice::new(memory, vec![]), &small());
+        let store = Store::open(device.clone(), &writes_nothing()).unwrap();
+        store.put(1, b"old", Durable).unwrap();
+        store.put(2, b"deleted", Durable).unwrap();
+        let before = contents(&store);
+        store.put(1, b"new", Buffered).unwrap();
+        store.put(3, b"third", Buffered).unwrap();
+        assert!(store.delete(2, Buffered).unwrap());
+        let (_, writes, flushes) = device.request_counts();
+        device.set_faults(vec![fault(writes, flushes)]);
+        assert!(matches!(store.sync(), Err(Error::ReadOnly(_))), "fault {number}");
+        device.set_faults(vec![]);
+        for durability in [Buffered, Written, Durable] {
+            let refused = store.put(4, b"more", durability);
+            assert!(matches!(refused, Err(Error::ReadOnly(_))), "{refused:?}");
+            assert!(matches!(store.delete(1, durability), Err(Error::ReadOnly(_))));
         }
-    };
-    assert!(matches!(error, Error::ReadOnly(_)), "{error}");
-    for durability in [Buffered, Written, Durable] {
-        let refused = store.put(key, b"more", durability);
-        assert!(matches!(refused, Err(Error::ReadOnly(_))), "{refused:?}");
+        assert!(matches!(store.sync(), Err(Error::ReadOnly(_))));
+        // Gets find what they found before; the list has what was written.
+        let get = |key| store.get(key).unwrap().map(|value| value.to_vec());
+        assert_eq!(get(1).as_deref(), Some(&b"new"[..]));
+        assert_eq!((get(2), store.head(2)), (None, None));
+        assert_eq!(get(3).as_deref(), Some(&b"third"[..]));
+        let listed: Vec<u128> = store.list(..).unwrap().map(|object| object.key).collect();
+        let is_written = number == 2;
+        assert_eq!(listed, if is_written { [1, 3] } else { [1, 2] });
+        assert!(matches!(store.close(), Err(Error::ReadOnly(_))));
+        let found = contents(&open(device));
+        assert_eq!(found.keys().copied().collect::<Vec<_>>(), listed);
+        assert_eq!(found[&1], if is_written { b"new" } else { b"old" });
+        assert!(is_written || found == before);
     }
-    assert!(matches!(store.sync(), Err(Error::ReadOnly(_))));
-    // Readers see what they saw before.
-    assert_eq!(store.get(key - 1).unwrap().unwrap()[..], pattern(1, 5000));
-    assert_eq!(device.len(), 4 * MEBIBYTE);
-    assert!(matches!(store.close(), Err(Error::ReadOnly(_))));
+}
+
+#[test]
+fn the_limit_of_objects_holds_for_buffered_puts() {
+    // A batch may have more changes than there may be objects above the limit for a while.
+    let options = CreateOptions { journal_bytes: Some(64 * BLOCK_BYTES), ..small() };
+    let device = created(MemoryDevice::new(4 * MEBIBYTE, 512), &options);
+    let store = Store::open(device.clone(), &writes_nothing()).unwrap();
+    let put = |key: u128, seed: u64| store.put(key, &seed.to_le_bytes(), Buffered);
+    (0..200).for_each(|key| put(key, 0).unwrap());
+    for durability in [Buffered, Written, Durable] {
+        let refused = store.put(200, b"value", durability);
+        assert!(matches!(refused, Err(Error::TooManyObjects { limit: 200 })), "{refused:?}");
+    }
+    (0..2000).for_each(|round| put(u128::from(round % 200), round).unwrap());
+    // One that is deleted makes room at once, whoever comes.
+    for (key, durability) in (200..).zip([Buffered, Written, Durable]) {
+        assert!(store.delete(key - 200, Buffered).unwrap());
+        store.put(key, b"value", durability).unwrap();
+        assert!(matches!(put(300, 0), Err(Error::TooManyObjects { .. })));
+    }
+    let before = contents(&store);
+    assert_eq!(before.len(), 200);
+    store.close().unwrap();
+    assert_eq!(contents(&open(device)), before);
 }
 
 #[test]

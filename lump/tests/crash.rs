@@ -116,16 +116,22 @@ fn bytes(random: &mut ChaCha8Rng, length: usize) -> Vec<u8> {
 }
 
 /// Plays a client's changes, one after the other, and notes in the log when each begins and ends.
-fn play(store: &Store, device: &Scripted, number: usize, seed: u64, buffered: f64) -> Client {
+fn play(store: &Store, device: &Scripted, number: usize, seed: u64, written: f64) -> Client {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let mut client =
         Client { states: vec![Content::new()], failures: BTreeMap::new(), is_durable: vec![true] };
     let first_key = number as u128 * CLIENT_KEYS;
+    // Among changes of both kinds a buffered one may be missing without those behind it: the model test
+    // (`lump/model`) has that. A client that buffers all has them in order.
+    let buffers = random.random_bool(0.3);
     for operation in 1..=OPERATIONS {
         let mut content = client.states.last().unwrap().clone();
         let key = first_key + random.random_range(0..6_u128);
-        let mut durability =
-            if random.random_bool(buffered) { Durability::Written } else { Durability::Durable };
+        let mut durability = match random.random_bool(written) {
+            _ if buffers => Durability::Buffered,
+            true => Durability::Written,
+            false => Durability::Durable,
+        };
         device.recorder.acknowledge(&label(number, operation, false).to_string());
         match random.random_range(0..100) {
             0..64 => {
@@ -136,7 +142,7 @@ fn play(store: &Store, device: &Scripted, number: usize, seed: u64, buffered: f6
                     _ => random.random_range(1..9000),
                 };
                 let mut value = bytes(&mut random, length);
-                let fails = length > 0 && random.random_bool(device.failing);
+                let fails = length > 0 && !buffers && random.random_bool(device.failing);
                 if fails {
                     value[0] = [FAILS_IN_PART, FAILS_WHOLE][random.random_range(0..2)];
                 }
@@ -212,12 +218,12 @@ fn record(seed: u64, sabotage: Sabotage) -> Script {
     let options = OpenOptions { sabotage, own_flushes, ..Default::default() };
     let store = Store::open(device.clone(), &options).unwrap();
     let clients: usize = if random.random() { 1 } else { 3 };
-    let buffered = [0.0, 0.4, 0.9][random.random_range(0..3)];
+    let written = [0.0, 0.4, 0.9][random.random_range(0..3)];
     let seeds: Vec<u64> = (0..clients).map(|_| random.random()).collect();
     let clients = std::thread::scope(|scope| {
         let play_one = |(number, seed)| {
             let (store, device) = (&store, &device);
-            scope.spawn(move || play(store, device, number, seed, buffered))
+            scope.spawn(move || play(store, device, number, seed, written))
         };
         let threads: Vec<_> = seeds.into_iter().enumerate().map(play_one).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()

@@ -65,7 +65,38 @@ fn child(path: &Path) {
                 }
             });
         }
+        // One more buffers all that it puts, and says what a sync covers.
+        for step in 1.. {
+            let key = u128::from((CLIENTS << 32) | (step % KEYS));
+            store.put(key, &value(key, step), Durability::Buffered).unwrap();
+            if step % 30 == 0 {
+                store.sync().unwrap();
+                println!("synced {step}");
+            }
+        }
     });
+}
+
+/// Of what one client buffered, in order, there is a first part, with all that a sync covered. Returns how
+/// many more there are.
+fn judge_buffered(store: &Store, synced: u64) -> u64 {
+    let keys = (0..KEYS).map(|key| u128::from((CLIENTS << 32) | key));
+    let found: Vec<u64> = keys
+        .map(|key| {
+            let Some(bytes) = store.get(key).unwrap() else { return 0 };
+            let step = u64::from_le_bytes(bytes[..8].try_into().unwrap());
+            assert!(bytes[..] == value(key, step), "{key} is not whole");
+            step
+        })
+        .collect();
+    let last = found.iter().copied().max().unwrap();
+    assert!(last >= synced, "{last} of {synced}");
+    for (key, step) in (0..).zip(found) {
+        // The last step up to there that was of this key.
+        let expected = last.saturating_sub((last + KEYS - key) % KEYS);
+        assert_eq!(step, expected, "key {key}: {last} is there");
+    }
+    last - synced
 }
 
 #[test]
@@ -78,7 +109,7 @@ fn what_was_told_to_be_done_survives_sigkill() {
     let rounds = std::env::var("LUMP_KILL_ROUNDS").ok().and_then(|text| text.parse().ok());
     let directory = tempfile::tempdir_in(place).unwrap();
     let path = directory.path().join("store");
-    let mut told = 0;
+    let (mut told, mut synced_steps, mut more) = (0, 0, 0);
     for round in 0..rounds.unwrap_or(3_u64) {
         let options = CreateOptions { journal_bytes: Some(1 << 20), ..Default::default() };
         Store::create(&*device(&path), &options).unwrap();
@@ -95,6 +126,7 @@ fn what_was_told_to_be_done_survives_sigkill() {
         process.kill().unwrap();
         process.wait().unwrap();
         let mut last: BTreeMap<u128, u64> = BTreeMap::new();
+        let mut synced = 0;
         for line in first.into_iter().chain(output.map_while(Result::ok)) {
             let words: Vec<&str> = line.split_whitespace().collect();
             // The last line may be cut.
@@ -104,6 +136,11 @@ fn what_was_told_to_be_done_survives_sigkill() {
                 let known = last.entry(key).or_insert(step);
                 *known = (*known).max(step);
                 told += 1;
+            }
+            if let ["synced", step] = words[..]
+                && let Ok(step) = step.parse()
+            {
+                synced = step;
             }
         }
         let report = check(device(&path)).unwrap();
@@ -117,7 +154,11 @@ fn what_was_told_to_be_done_survives_sigkill() {
             assert!(is_right, "{key}: {found_step}, {step}");
             assert!(found[..] == value(key, found_step), "{key} is not whole");
         }
+        more += judge_buffered(&store, synced);
+        synced_steps += synced;
     }
-    println!("{told} puts were told to be done");
+    println!(
+        "{told} puts were told to be done, {synced_steps} buffered ones synced, {more} more kept"
+    );
     assert!(told > 0);
 }

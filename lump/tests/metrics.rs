@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use block::MemoryDevice;
-use lump::Durability::{Durable, Written};
+use lump::Durability::{Buffered, Durable, Written};
 use lump::{CreateOptions, OpenOptions, Store};
 
 fn created() -> Arc<MemoryDevice> {
@@ -131,12 +132,23 @@ impl metrics::Recorder for Told {
 fn the_recorder_of_the_facade_hears_what_the_text_says() {
     let told = Told::default();
     let device = created();
-    let store = metrics::with_local_recorder(&told, || open(device));
+    let options =
+        OpenOptions { buffer_age_max: Some(Duration::from_secs(3600)), ..Default::default() };
+    let store = metrics::with_local_recorder(&told, || Store::open(device, &options).unwrap());
     (0..5).for_each(|key| store.put(key, &[1; 1000], Durable).unwrap());
     store.get(1).unwrap();
     store.delete(2, Written).unwrap();
     store.checkpoint().unwrap();
+    let last = |name: &str| told.0.lock().unwrap()[name];
+    store.put(9, &[1; 1000], Buffered).unwrap();
+    while store.metrics().usage.gathered_ms == 0 {
+        std::thread::yield_now();
+    }
+    assert!(last("lump_gathered_bytes") >= 1000.0 && last("lump_gathered_ms") >= 1.0);
+    store.sync().unwrap();
     let metrics = store.metrics();
+    assert_eq!((last("lump_gathered_bytes"), last("lump_gathered_ms")), (0.0, 0.0));
+    assert_eq!(last("lump_gathered_batches_total"), 1.0);
     let told = told.0.lock().unwrap();
     let mut count = 0;
     for line in metrics.prometheus().lines().filter(|line| !line.starts_with('#')) {
@@ -147,7 +159,7 @@ fn the_recorder_of_the_facade_hears_what_the_text_says() {
         count += 1;
     }
     assert_eq!(count, 24);
-    assert_eq!((told["lump_put_seconds"], told["lump_get_seconds"]), (5.0, 1.0));
+    assert_eq!((told["lump_put_seconds"], told["lump_get_seconds"]), (6.0, 1.0));
     assert_eq!(told["lump_flush_seconds"], metrics.flushes as f64);
     assert_eq!(told["lump_checkpoint_seconds"], 1.0);
 }

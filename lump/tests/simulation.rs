@@ -11,6 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use block::{BlockDevice, MemoryDevice};
 use lump::{CreateOptions, Durability, Error, OpenOptions, Sabotage, Store};
@@ -23,6 +24,8 @@ const SECTOR_BYTES: usize = 512;
 const OPENINGS: usize = 6;
 const OPERATIONS: usize = 50;
 const KEYS: u128 = 10;
+/// Most bytes that stay buffered: fewer than what is written in the background.
+const BUFFERED_BYTES_MAX: u64 = 40_000;
 
 /// How likely each fault is, of a read, write or flush.
 #[derive(Clone, Copy, Default)]
@@ -244,14 +247,27 @@ fn live(
     random: &mut ChaCha8Rng,
     tally: &mut Tally,
 ) -> Result<(), String> {
+    // All changes of this opening, so that what power loss leaves of them is a first part.
+    let buffers = random.random_bool(0.4);
     for _ in 0..OPERATIONS {
+        if store.usage().gathered_bytes > BUFFERED_BYTES_MAX {
+            if store.sync().is_err() {
+                tally.refusals += 1;
+                return Ok(());
+            }
+            model.states.drain(..model.states.len() - 1);
+        }
         // Never in the background, which would come when it likes.
         if store.usage().journal_blocks > JOURNAL_BLOCKS / 3 && store.checkpoint().is_err() {
             tally.refusals += 1;
             return Ok(());
         }
         let key = random.random_range(0..KEYS);
-        let durability = if random.random() { Durability::Durable } else { Durability::Written };
+        let durability = match random.random() {
+            _ if buffers => Durability::Buffered,
+            true => Durability::Durable,
+            false => Durability::Written,
+        };
         let mut content = model.states.last().expect("there is one").clone();
         let (mut keys, mut is_vain) = (vec![key], false);
         let outcome = match random.random_range(0..10) {
@@ -346,7 +362,8 @@ fn simulate(seed: u64, rates: Rates, sabotage: Sabotage, tally: &mut Tally) -> R
         let device = Arc::new(SickDevice::new(&image, rates, random.clone()));
         random.next_u64();
         let own_flushes = Some(random.random());
-        let options = OpenOptions { sabotage, own_flushes, ..Default::default() };
+        let buffer_age_max = Some(Duration::from_secs(3600));
+        let options = OpenOptions { sabotage, own_flushes, buffer_age_max, ..Default::default() };
         let store = Store::open(device.clone(), &options);
         let Ok(store) = store else {
             tally.faults += device.dice.lock().unwrap().faults;

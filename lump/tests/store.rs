@@ -6,6 +6,7 @@ mod common;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use block::{BlockDevice, CountingDevice, Fault, FaultyDevice, MemoryDevice};
 use common::{MEBIBYTE, contents, created, open, open_so, pattern, small};
@@ -14,7 +15,7 @@ use lump::{CreateOptions, Durability, Error, OpenOptions, Sabotage, Store, Value
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use Durability::{Durable, Written};
+use Durability::{Buffered, Durable, Written};
 
 #[path = "store/window.rs"]
 mod window;
@@ -247,14 +248,18 @@ fn the_limit_of_objects_holds_and_values_can_still_be_replaced() {
 }
 
 /// Puts, deletes and overwrites; returns what each key may hold: the last value that was answered,
-/// then those that were refused.
-fn scripted(store: &Store) -> BTreeMap<u128, Vec<Option<Vec<u8>>>> {
+/// then those that were refused, and those that are back if what was buffered is lost.
+fn scripted(store: &Store, buffers: bool) -> BTreeMap<u128, Vec<Option<Vec<u8>>>> {
     let mut model: BTreeMap<u128, Vec<Option<Vec<u8>>>> = BTreeMap::new();
     let mut has_failed = false;
     for step in 0..24_u64 {
         let key = u128::from(step % 5);
         let wish = (step % 7 != 3).then(|| pattern(step, 3000));
-        let durability = if step % 4 == 1 { Written } else { Durable };
+        let durability = match step % 4 {
+            1 => Written,
+            3 if buffers => Buffered,
+            _ => Durable,
+        };
         let outcome = match &wish {
             Some(bytes) => store.put(key, bytes, durability),
             None => store.delete(key, durability).map(drop),
@@ -266,7 +271,11 @@ fn scripted(store: &Store) -> BTreeMap<u128, Vec<Option<Vec<u8>>>> {
         match outcome {
             Ok(()) => {
                 assert!(!has_failed || store.read_only_reason().is_none(), "step {step}");
-                *values = vec![wish];
+                if durability == Buffered {
+                    values.insert(0, wish);
+                } else {
+                    *values = vec![wish];
+                }
             }
             // Its data could not be written: it did not take place.
             Err(Error::Device { .. }) => has_failed = true,
@@ -278,25 +287,35 @@ fn scripted(store: &Store) -> BTreeMap<u128, Vec<Option<Vec<u8>>>> {
         // Readers find what was answered, whatever the writers met.
         let values = &model[&key];
         assert_eq!(store.get(key).unwrap().as_deref(), values[0].as_deref(), "step {step}");
+        if buffers && step == 18 && store.sync().is_ok() {
+            model.values_mut().for_each(|values| values.truncate(1));
+        }
     }
     model
 }
 
 #[test]
 fn after_a_failed_write_or_flush_nothing_is_wrong_and_nothing_is_lost() {
-    fail_each_write_and_flush(false);
-    fail_each_write_and_flush(true);
+    for (own_flushes, buffers) in [(false, false), (true, false), (false, true)] {
+        fail_each_write_and_flush(own_flushes, buffers);
+    }
 }
 
-fn fail_each_write_and_flush(own_flushes: bool) {
+fn fail_each_write_and_flush(own_flushes: bool, buffers: bool) {
     // So long a journal that no checkpoint is due: the background's would come when it likes.
     let options = CreateOptions { journal_bytes: Some(80 * BLOCK_BYTES), ..small() };
     let base = created(MemoryDevice::new(MEBIBYTE, 512), &options).image();
     let device = |faults| Arc::new(FaultyDevice::new(MemoryDevice::from_image(&base, 512), faults));
     let clean = device(vec![]);
-    drop(scripted(&open_so(clean.clone(), own_flushes)));
+    // What is buffered is written when the script says so.
+    let options = OpenOptions {
+        own_flushes: Some(own_flushes),
+        buffer_age_max: Some(Duration::from_secs(3600)),
+        ..Default::default()
+    };
+    drop(scripted(&Store::open(clean.clone(), &options).unwrap(), buffers));
     let (_, writes, flushes) = clean.request_counts();
-    assert!(writes > 40 && flushes > 20);
+    assert!(writes > 40 && flushes > if buffers { 15 } else { 20 });
     let faults = (0..writes)
         .flat_map(|number| {
             let torn = Fault::TearWrite { number, kept_bytes: 512 };
@@ -306,9 +325,8 @@ fn fail_each_write_and_flush(own_flushes: bool) {
     let mut refusals = 0;
     for fault in faults {
         let device = device(vec![fault]);
-        let options = OpenOptions { own_flushes: Some(own_flushes), ..Default::default() };
         let Ok(store) = Store::open(device.clone(), &options) else { continue };
-        let model = scripted(&store);
+        let model = scripted(&store, buffers);
         let refused = store.read_only_reason().is_some();
         refusals += u64::from(refused);
         if refused {
@@ -320,8 +338,8 @@ fn fail_each_write_and_flush(own_flushes: bool) {
             assert_eq!((asked.1, asked.2), (writes, flushes), "{fault:?}: nothing was tried");
         } else {
             // Only the data of a put failed, or the last words of the store: a fence, and before it
-            // what ends a window.
-            let last = if own_flushes { 2 } else { 1 };
+            // what ends a window or was buffered.
+            let last = if own_flushes || buffers { 2 } else { 1 };
             let is_early = matches!(fault, Fault::FailFlush(number) if number + last < flushes);
             assert!(!is_early, "{fault:?}");
         }
