@@ -4,24 +4,27 @@
 //! It decides order and end only; where and how a trial runs is the [`Executor`]'s business, and
 //! what the user sees the [`Observer`]'s. Both have stand-ins in the tests.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use lab::analysis::{Analysis, NextStep, next_step};
-use lab::contender::Contender;
 use lab::event::Event;
 use lab::judgement::analyse;
 use lab::plan::{Plan, PlannedBlock, PlannedTrial};
 use lab::record::{Outcome, Phase, Record};
 use lab::result::{COMPARISONS_FILE, ResultError, ResultWriter};
 use lab::spec::{Device, TrialSpec};
+use vocabulary::workload::WorkloadSpec;
 use workloads::KINDS;
 
+mod budget;
 mod schedule;
 
+use budget::TimeLeft;
+pub use budget::{FEWEST_ROUNDS, long_runs, rounds_to_interval};
 pub use schedule::{BudgetShare, Length, Schedule, Terms};
 
 /// Carries trials out, somewhere.
@@ -117,7 +120,7 @@ pub struct RunnerContext<'a> {
     pub stopped: &'a dyn Fn() -> bool,
     /// Memory of the machine, for the warnings.
     pub memory_bytes: Option<u64>,
-    /// What one run takes on one contender, where a dry run told, by the name of its workload.
+    /// What one run takes on one contender at least, where a dry run told, by the name of its workload.
     pub run_times: BTreeMap<String, Duration>,
 }
 
@@ -141,6 +144,7 @@ pub fn run(
     let session = context.session;
     let mut end = StudyEnd::Complete;
     let mut is_first = true;
+    let mut told = BTreeSet::new();
     for block in &plan.blocks {
         let step = SoFar { plan, records, session }.step_of(block);
         let mut tried = false;
@@ -183,13 +187,10 @@ pub fn run(
                     .collect();
                 // Kept open until the trials have ended, which reach them by their number.
                 let traces = begin_traces(&mut specs, writer)?;
-                let mut budget_left = None;
-                for spec in &mut specs {
-                    match so_far.limit_by_budget((context.elapsed)(), spec) {
-                        Limit::Spent => return Ok(StudyEnd::Budget),
-                        Limit::Left(left) => budget_left = left,
-                    }
-                }
+                let Some(left) = so_far.time_left((context.elapsed)(), &together) else {
+                    return Ok(StudyEnd::Budget);
+                };
+                specs.iter_mut().for_each(|spec| left.bound(spec));
                 if again {
                     let of_unit = |record: &Record| unit.iter().any(|t| t.trial == record.trial);
                     records.retain(|record| record.session >= session || !of_unit(record));
@@ -204,17 +205,17 @@ pub fn run(
                         trials_expected,
                         rounds: rounds(plan, trials_expected),
                         trials_max: plan.blocks.iter().map(|block| block.trials.len()).sum(),
-                        budget_left,
+                        budget_left: left.study,
                         trial_time: so_far.trial_time(),
                     });
                 }
                 let mut schedule = is_together.then(|| {
                     let run = context.run_times.get(&specs[0].workload.name);
                     let dry_run = run.map(|run| *run * specs.len() as u32);
-                    let parts = KINDS.open(&specs[0].workload.load).map_or(1, |load| load.parts());
+                    let parts = parts_of(&specs[0].workload.load);
                     let known = so_far.round(&specs[0].workload.name).map(|round| round * parts);
                     let round = known.or(dry_run);
-                    let length = Length { round, ..so_far.length(block, budget_left) };
+                    let length = Length { round, ..so_far.length(block, left) };
                     let terms = Terms { seed: specs[0].order_seed, length, parts };
                     Schedule::new(terms, context.elapsed)
                 });
@@ -251,6 +252,10 @@ pub fn run(
                     records.push(writer.append(record)?);
                     observer.trial_ended(&records[records.len() - 1]);
                 }
+                let outlook = SoFar { plan, records, session }.outlook((context.elapsed)());
+                if let Some((_, words)) = outlook.filter(|(outlook, _)| told.insert(*outlook)) {
+                    observer.note(&words);
+                }
                 if interrupted {
                     let cut_by_budget = is_together || specs[0].timeout_ns != plan.study.timeout_ns;
                     return Ok(if cut_by_budget && !(context.stopped)() {
@@ -274,6 +279,11 @@ pub fn run(
         }
     }
     Ok(end)
+}
+
+/// In how many parts a run of a workload is carried out.
+fn parts_of(load: &WorkloadSpec) -> u32 {
+    KINDS.open(load).map_or(1, |load| load.parts())
 }
 
 /// Files for the traces of the trials that run here, by their numbers.
@@ -339,22 +349,16 @@ pub fn next_spec(plan: &Plan, records: &[Record], device: &Device) -> Option<Tri
 /// Whether the budget leaves time for the next trial that is wanted, once `elapsed` of it is spent.
 pub fn next_fits(plan: &Plan, records: &[Record], elapsed: Duration) -> bool {
     let so_far = SoFar::before_the_next_session(plan, records);
-    let (Some(trial), Some(budget_ns)) = (so_far.next_trial(), plan.study.budget_ns) else {
-        return true;
+    let Some(trial) = so_far.next_trial() else { return true };
+    let block = plan.blocks.iter().find(|block| block.trials.contains(&trial));
+    let is_with = |other: &&PlannedTrial| {
+        let is_of_workload = other.workload == trial.workload;
+        **other == trial || (is_of_workload && so_far.take_turns(trial.workload))
     };
-    let workload = &plan.study.workloads[trial.workload].name;
-    let longest = so_far.longest(workload, &plan.study.contenders[trial.contender]);
-    let left = Duration::from_nanos(budget_ns).saturating_sub(elapsed);
-    !left.is_zero() && left >= longest
+    let trials = block.into_iter().flat_map(|block| &block.trials);
+    let together: Vec<PlannedTrial> = trials.filter(is_with).copied().collect();
+    so_far.time_left(elapsed, &together).is_some()
 }
-
-enum Limit {
-    Spent,
-    Left(Option<Duration>),
-}
-
-/// Estimates that exceed what the budget leaves by less than this are taken for chance.
-const SHORT_BUDGET_MIN: f64 = 1.25;
 
 /// How far a study is, seen from a session of it.
 #[derive(Clone, Copy)]
@@ -458,7 +462,7 @@ impl<'a> SoFar<'a> {
 
     /// How long a block of trials that take turns goes on. What the budget leaves is shared by the
     /// blocks until the least number of them and until twice that, this one included.
-    fn length(&self, block: &PlannedBlock, budget_left: Option<Duration>) -> Length {
+    fn length(&self, block: &PlannedBlock, left: TimeLeft) -> Length {
         let study = &self.plan.study;
         let units = |block: &PlannedBlock| {
             let units = block.trials.chunk_by(|one, other| one.workload == other.workload);
@@ -473,11 +477,11 @@ impl<'a> SoFar<'a> {
         Length {
             runs: study.runs_of_block(block.block),
             rounds: study.block_time_ns.map(Duration::from_nanos),
-            share: budget_left.map(|left| BudgetShare {
+            share: left.budget.map(|left| BudgetShare {
                 least: left / due(study.blocks_min),
                 twice: left / due(2 * study.blocks_min),
             }),
-            limit: budget_left,
+            limit: left.limit,
             round: None,
         }
     }
@@ -496,58 +500,6 @@ impl<'a> SoFar<'a> {
             sum_ns.checked_div(record.slices.len() as u64)
         });
         Some(Duration::from_nanos(times_ns.sum())).filter(|round| !round.is_zero())
-    }
-
-    /// The longest trial so far of a contender under a workload.
-    fn longest(&self, workload: &str, contender: &Contender) -> Duration {
-        let own = self.records.iter().filter(|record| {
-            record.workload == workload
-                && record.contender == *contender
-                && record.outcome == Outcome::Completed
-        });
-        Duration::from_nanos(own.map(|record| record.elapsed_ns).max().unwrap_or_default())
-    }
-
-    /// Shortens the trial's bound to the budget's end, or says that the budget does not suffice for
-    /// another trial of this kind.
-    fn limit_by_budget(&self, elapsed: Duration, spec: &mut TrialSpec) -> Limit {
-        let Some(budget_ns) = self.plan.study.budget_ns else {
-            return Limit::Left(None);
-        };
-        let left = Duration::from_nanos(budget_ns).saturating_sub(elapsed);
-        if left.is_zero() || left < self.longest(&spec.workload.name, &spec.contender) {
-            return Limit::Spent;
-        }
-        let left_ns = left.as_nanos() as u64;
-        // Trials that take turns are bounded together, by their schedule.
-        if spec.side_by_side.is_none()
-            && spec.timeout_ns.is_none_or(|timeout_ns| left_ns < timeout_ns)
-        {
-            spec.timeout_ns = Some(left_ns);
-        }
-        Limit::Left(Some(left))
-    }
-
-    /// What the user must know once a session's first block told how long one takes: that the budget
-    /// ends before the least number of blocks.
-    fn short_budget(&self, current: &PlannedBlock, spent: Duration) -> Option<String> {
-        let study = &self.plan.study;
-        let left = Duration::from_nanos(study.budget_ns?).saturating_sub(spent).as_secs_f64();
-        let blocks_min = study.blocks_min;
-        let is_due = |block: &&PlannedBlock| {
-            let is_later = current.warmup || block.block > current.block;
-            !block.warmup && block.block < blocks_min && is_later
-        };
-        let due = self.plan.blocks.iter().filter(is_due).count() as u32;
-        let block_time = self.trial_time()?.as_secs_f64() * current.trials.len() as f64;
-        let needed = block_time * f64::from(due);
-        (needed > left * SHORT_BUDGET_MIN).then(|| {
-            let fits = blocks_min - due + (left / block_time) as u32;
-            let enough = (spent.as_secs_f64() + needed * SHORT_BUDGET_MIN).ceil();
-            format!(
-                "warning: the budget leaves time for about {fits} of at least {blocks_min} rounds; raise --budget to {enough}s, or lower --min-rounds"
-            )
-        })
     }
 
     /// Mean time of the trials so far, once there are as many as a block has.

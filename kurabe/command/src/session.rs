@@ -7,7 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use lab::analysis::ended_by_budget;
+use lab::analysis::{EffortForecast, ended_by_budget};
 use lab::plan::Plan;
 use lab::record::{Outcome, Record};
 use lab::result::{COMPARISONS_FILE, PLAN_FILE, ResultWriter, StoredResult};
@@ -27,7 +27,7 @@ use crate::presentation::progress::Progress;
 use crate::runner::{self, RunnerContext, StudyEnd};
 use crate::terminal::{self, rough};
 
-mod forecast;
+pub mod forecast;
 pub mod prepare;
 
 use forecast::TimeForecast;
@@ -315,10 +315,10 @@ impl Session {
         let resume = format!("kurabe resume {}", self.writer.directory().path().display());
         match end {
             StudyEnd::Complete => None,
-            StudyEnd::Budget => Some(format!(
-                "the budget of {} ended the study",
-                rough(self.budget().unwrap_or_default())
-            )),
+            StudyEnd::Budget => {
+                let budget = rough(self.budget().unwrap_or_default());
+                Some(format!("the budget of {budget} ended the study{}", self.ended_too_soon()))
+            }
             StudyEnd::Stopped if all_given_back => {
                 Some(format!("stopped; everything was given back. Go on by: {resume}"))
             }
@@ -328,6 +328,23 @@ impl Session {
                 self.failing_workloads().join(", ")
             )),
         }
+    }
+
+    /// What the budget had no time for, and what would help.
+    fn ended_too_soon(&self) -> String {
+        let missing = runner::rounds_to_interval(&self.plan, &self.records);
+        if missing > 0 {
+            return format!("; an interval needs {}", counted(missing as usize, "more round"));
+        }
+        let forecast = EffortForecast::of(&self.plan, &self.records);
+        let is_open = forecast.is_some_and(|forecast| forecast.is_open());
+        runner::long_runs(&self.plan, &self.records).filter(|_| is_open).map_or_else(
+            String::new,
+            |run| {
+                let seconds = run.as_secs_f64();
+                format!("; a run took {seconds:.1} s, and runs that do less would decide more in the same time")
+            },
+        )
     }
 
     /// The workloads whose last trials all failed.

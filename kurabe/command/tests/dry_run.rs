@@ -31,7 +31,7 @@ fn what_cannot_work_is_refused_before_the_device_is_filled() {
         // A budget that gives no interval, with one that does.
         (
             &["ext4", "ext2", "--budget", "8s", "--", "sleep 3"],
-            &["--budget: 8s is too short", "allow about"],
+            &["--budget: 8s is too short", "; allow "],
         ),
     ];
     for (words, said) in cases {

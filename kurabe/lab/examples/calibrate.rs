@@ -1,15 +1,16 @@
 //! Measures the error rates and the power of the statistics on simulated trials, and prints the
 //! tables of `docs/evidence/statistics.md`. Everything is seeded: the same program prints the same tables.
 //!
-//!     cargo run --release -p lab --example calibrate [SAMPLES [CONTENDERS | within]]
+//!     cargo run --release -p lab --example calibrate [SAMPLES [CONTENDERS | within | minute]]
 //!
 //! SAMPLES is the number of simulated studies a cell, 10000 unless given. With CONTENDERS (2 to 8) only
 //! studies under the stop rule are simulated, of so many contenders; with `within` only turns within
-//! blocks, a slow first trial, and studies that go on.
+//! blocks, a slow first trial, and studies that go on; with `minute` only what a minute tells by runs of
+//! different length.
 
 use lab::statistics::{
-    ComparisonOptions, StopRule, Verdict, compare_families, compare_family,
-    compare_unpaired_family, drift, odd_first_block, summarize,
+    ComparisonOptions, CostEstimate, Group, StopRule, Verdict, compare_families, compare_family,
+    compare_unpaired_family, drift, odd_first_block, runs, slow_turns, summarize,
 };
 
 #[path = "../tests/simulation/mod.rs"]
@@ -33,6 +34,7 @@ fn main() {
     println!("{studies} simulated studies a cell, seed {SEED}\n");
     match std::env::args().nth(2) {
         Some(word) if word == "within" => return within(studies),
+        Some(word) if word == "minute" => return minute(studies),
         // Only this, for so many contenders: a minute or two each.
         Some(contenders) => {
             return deciding(studies, &contenders.parse().into_iter().collect::<Vec<usize>>());
@@ -47,6 +49,7 @@ fn main() {
     false_sameness(studies);
     warnings(studies);
     within(studies / 5);
+    minute(studies / 5);
 }
 
 /// Options under which every interval that excludes 1 is a difference.
@@ -421,6 +424,98 @@ fn within(studies: usize) {
         }
         row(&fixed.to_string(), &[percent(wrong, studies)]);
     }
+}
+
+/// What three contenders take, as measured with durable puts of 256 KiB, in s: what is left of a budget of
+/// 60 s after the dry run and the filling, the set-up and end of a round, and a put of each.
+const MINUTE: (f64, f64, f64) = (52.0, 1.8, 0.0081);
+
+/// What a minute tells of ext4 against itself, with xfs, which takes 20 % longer, next to them: by runs of so
+/// many puts, as many of them in a round as the schedule has.
+fn minute(studies: usize) {
+    let (time, setup, put) = MINUTE;
+    println!("\n### A minute by puts in a run: ext4 against itself, and xfs, {studies} studies\n");
+    let names = [
+        "rounds, runs in each",
+        "median half width, %",
+        "nine in ten below, %",
+        "at most 4 %, %",
+        "false differences, %",
+    ];
+    header("noise, puts", &names.map(String::from));
+    for noise in ["normal", "two modes", "drift"] {
+        for puts in [1000.0, 500.0, 200.0, 100.0, 20.0] {
+            let in_round = (1.5 * setup / (put * puts)).round().max(1.0);
+            let rounds = (time / (setup + put * puts * in_round)).floor();
+            let mut laboratory = Laboratory::new(SEED);
+            let mut study =
+                || alike(&mut laboratory, noise, puts, (rounds as usize, in_round as usize));
+            let found: Vec<CostEstimate> = (0..studies).map(|_| study()).collect();
+            let mut widths: Vec<f64> = found
+                .iter()
+                .filter_map(|one| one.interval)
+                .map(|ends| (ends.high / ends.low).sqrt() - 1.0)
+                .collect();
+            widths.sort_by(f64::total_cmp);
+            let at =
+                |share: f64| format!("{:.1}", 100.0 * widths[(share * studies as f64) as usize]);
+            let narrow = widths.iter().filter(|width| **width <= 0.04).count();
+            let wrong = found.iter().filter(|one| different(one.verdict)).count();
+            let cells = [
+                format!("{rounds}, {in_round}"),
+                at(0.5),
+                at(0.9),
+                percent(narrow, studies),
+                percent(wrong, studies),
+            ];
+            row(&format!("{noise}, {puts}"), &cells);
+        }
+    }
+}
+
+/// One such study: the comparison of the two that are alike, at the last look. 100 puts scatter by 10.5 % from
+/// run to run and 3.6 % from round to round.
+fn alike(
+    laboratory: &mut Laboratory,
+    noise: &str,
+    puts: f64,
+    (rounds, in_round): (usize, usize),
+) -> CostEstimate {
+    let of_run = 0.105 / 2f64.sqrt() * (100.0 / puts).sqrt();
+    let of_round = 0.036 / 2f64.sqrt();
+    let mut blocks: [Vec<Vec<f64>>; 3] = Default::default();
+    for round in 0..rounds {
+        for (place, all) in blocks.iter_mut().enumerate() {
+            let effect = if place == 2 { 1.2f64.ln() } else { 0.0 };
+            let level = effect + of_round * laboratory.normal();
+            let run = |run: usize| {
+                let slow = if noise == "two modes" && laboratory.uniform() < 0.2 {
+                    1.5f64.ln()
+                } else {
+                    0.0
+                };
+                let before = 3 * (round * in_round + run) + (place + round) % 3;
+                let drift = if noise == "drift" { 1e-4 * puts * before as f64 / 3.0 } else { 0.0 };
+                level + slow + drift + of_run * laboratory.normal()
+            };
+            all.push((0..in_round).map(run).collect());
+        }
+    }
+    let mean = |logs: &Vec<f64>| logs.iter().map(|log| log.exp()).sum::<f64>() / logs.len() as f64;
+    let means = |place: usize| blocks[place].iter().map(|logs| Some(mean(logs))).collect();
+    let pairs = |place: usize| -> Vec<(Vec<f64>, Vec<f64>)> {
+        blocks[0].iter().cloned().zip(blocks[place].iter().cloned()).collect()
+    };
+    let group = Group {
+        baseline: means(0),
+        contenders: vec![means(1), means(2)],
+        slow_turns: vec![slow_turns(&pairs(1)), slow_turns(&pairs(2))],
+        runs: vec![runs(&pairs(1)), runs(&pairs(2))],
+        ..Group::default()
+    };
+    let looks = StopRule::deciding(5, rounds as u32).looks(rounds as u32, |_| None);
+    let options = ComparisonOptions { looks, ..without_margin() };
+    compare_families(&[group], &options).expect("simulated runs are positive").remove(0)[0]
 }
 
 fn power(studies: usize) {

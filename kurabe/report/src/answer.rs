@@ -180,7 +180,13 @@ fn outlook(source: &ResultSource) -> Vec<Block> {
         let much = forecast.blocks.map_or(String::new(), |_| format!("; {forecast}"));
         let which = what_is_open(source, &forecast);
         let name = shlex::try_quote(&source.name).unwrap_or_default();
-        let more = forecast.more().unwrap_or(source.plan.stop_rule.max_blocks);
+        let rule = &source.plan.stop_rule;
+        let rounds = pairs.map(|one| one.blocks as u32).max().unwrap_or_default();
+        let more = forecast.more().unwrap_or(if rounds < BLOCKS_MIN_FOR_INTERVAL as u32 {
+            rule.min_blocks.saturating_sub(rounds).max(1)
+        } else {
+            rule.max_blocks
+        });
         // What was stopped before its fewest blocks goes on as it was planned.
         let more = if is_unfinished(source) { String::new() } else { format!(" --more {more}") };
         blocks.push(Block::Text(format!("To decide what is open ({which}{much}):")));

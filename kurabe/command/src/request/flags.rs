@@ -436,7 +436,8 @@ pub struct StudyArgs {
     /// Rounds to carry out first and not count. [default: 0]
     #[arg(short, long, value_name = "N", value_parser = whole::<u32>, allow_negative_numbers = true)]
     pub warmup: Option<u32>,
-    /// Time limit for the whole study, such as 10m. The power failures of --durability come after it.
+    /// Time limit for the whole study, such as 10m. Exceeded, by half at most, only if fewer than three rounds, the
+    /// fewest that give an interval, would fit. The power failures of --durability come after it.
     #[arg(long, value_name = "TIME")]
     pub budget: Option<String>,
     /// Time limit for one run of a contender, from mkfs to unmount. A run that exceeds it is killed and fails.

@@ -16,6 +16,8 @@ use tempfile::TempDir;
 
 use super::*;
 
+mod budgets;
+
 const SECOND: Duration = Duration::from_secs(1);
 
 /// A study of these contenders under these commands.
@@ -368,7 +370,7 @@ fn the_least_and_the_greatest_number_of_blocks_hold() {
 }
 
 #[test]
-fn no_budget_is_ever_exceeded() {
+fn no_budget_is_exceeded_but_for_the_rounds_that_give_an_interval() {
     for budget_s in 1..60 {
         let mut text = study(&["ext4", "xfs"], &["true"]);
         text.budget = Some(format!("{budget_s}s"));
@@ -376,7 +378,11 @@ fn no_budget_is_ever_exceeded() {
         // The device takes time to prepare, and that counts.
         mock.clock.set(SECOND / 2);
         assert_eq!(mock.sit(), StudyEnd::Budget, "{budget_s} s");
-        assert!(mock.clock.get() <= SECOND * budget_s as u32, "{budget_s} s");
+        let (took, budget) = (mock.clock.get(), SECOND * budget_s as u32);
+        let is_late = took > budget;
+        assert!(!is_late || took <= budget.mul_f64(budget::OVERRUN_MAX), "{budget_s} s");
+        let ended = mock.records().iter().filter(|record| record.has_ended()).count();
+        assert!(!is_late || ended <= 2 * 3, "{budget_s} s");
         for record in mock.records() {
             // A trial that the budget cut short is no failure of its contender.
             assert!(

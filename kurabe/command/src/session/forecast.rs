@@ -11,11 +11,8 @@ use trial::device::FillProgress;
 use vocabulary::words::counted;
 
 use crate::environment::dry_run::DryRunReport;
-use crate::runner;
+use crate::runner::{self, FEWEST_ROUNDS};
 use crate::terminal::rough;
-
-/// Fewer rounds give no interval.
-const ROUNDS_MIN: u32 = 3;
 
 /// A dry run is a little faster than a round: nothing is dropped from caches, and nothing waits for a disk.
 const SAFETY: f64 = 1.15;
@@ -112,7 +109,7 @@ impl<'a> TimeForecast<'a> {
         let done = done.map(|record| record.block + 1).max().unwrap_or(0);
         let open = |rounds: u32| rounds.min(study.blocks_max).saturating_sub(done);
         let rest = self.filling.and_then(|(_, rest)| rest).unwrap_or_default();
-        let needed = elapsed + rest + round * (open(ROUNDS_MIN) + study.warmup_blocks);
+        let needed = elapsed + rest + round * (open(FEWEST_ROUNDS) + study.warmup_blocks);
         if needed <= budget {
             return None;
         }
@@ -134,13 +131,14 @@ impl<'a> TimeForecast<'a> {
             rough(budget),
             counted(study.contenders.len(), "contender"),
             rough(round.max(Duration::from_secs(1))),
-            counted(ROUNDS_MIN.min(study.blocks_max) as usize, "round"),
+            counted(FEWEST_ROUNDS.min(study.blocks_max) as usize, "round"),
         ))
     }
 
-    /// What one run takes on one contender, by the name of its workload, where it came to its end.
+    /// What one run takes on one contender at least, by the name of its workload.
     pub fn run_times(self) -> BTreeMap<String, Duration> {
         let runs = self.tried.unwrap_or_default().runs.into_iter();
-        runs.filter(|(_, run)| run.ended).map(|(name, run)| (name, run.time)).collect()
+        let runs = runs.map(|(name, run)| (name, run.time));
+        runs.filter(|(_, time)| !time.is_zero()).collect()
     }
 }
