@@ -78,6 +78,58 @@ fn stores_are_contenders() {
 }
 
 #[test]
+fn every_store_does_the_same_work_with_and_without_syncs() {
+    if !root() {
+        return;
+    }
+    let layers = Site::new().run(&["layers"]).expect(0).stdout;
+    let (_, stores) = layers.split_once("\nStores,").expect("the stores are listed");
+    let words = stores.lines().map(|line| line.split_whitespace().collect::<Vec<&str>>());
+    let contenders: Vec<String> = words
+        .filter(|words| words.get(1) == Some(&"ready"))
+        .map(|words| match words[0] {
+            "sequential" => "sequential over raw".into(),
+            store => format!("{store} over ext4"),
+        })
+        .collect();
+    let contenders: Vec<&str> = contenders.iter().map(String::as_str).collect();
+    assert!(contenders.len() >= 5, "{layers}");
+    let program =
+        "Seed: 3; Command { 20.times { New(20K); Get; }; 5.times { OverWrite(3K); Delete; }; }";
+    for synced in [false, true] {
+        let site = Site::new();
+        fs::write(site.work().join("p.obj"), program).unwrap();
+        let mut flags = vec!["--objects", "p.obj", "--one-at-a-time", "--device", "mem:96M"];
+        flags.extend(synced.then_some("--sync-puts"));
+        compare(&site, &contenders, &flags).expect(0);
+        site.expect_nothing_left();
+        let records = site.records();
+        assert_eq!(records.len(), contenders.len());
+        for record in &records {
+            let load = workload_of(record);
+            assert_eq!(latency(load, "Put(20480)")["count"], 20);
+            assert_eq!(latency(load, "Delete")["count"], 5);
+            let store = load["details"]["store"].as_str().unwrap();
+            if ["null", "sequential"].contains(&store) {
+                continue;
+            }
+            let check = &record["checks"][0];
+            assert_eq!((&check["tried"], &check["violated"]), (&25.into(), &0.into()), "{store}");
+            // 25 puts and 5 deletes.
+            let flushes = phase(record, "run")["device"]["flushes"].as_u64().unwrap();
+            assert_eq!(flushes >= 30, synced, "{store}: {flushes} flushes");
+        }
+    }
+    if contenders.contains(&"rocksdb over ext4") {
+        let site = Site::new();
+        fs::write(site.work().join("p.obj"), program).unwrap();
+        let ran = compare(&site, &["rocksdb over ext4"], &["--objects", "p.obj"]).expect(2);
+        ran.says(&["the program and its store take at least 75497472 bytes (72M)"]);
+        site.expect_nothing_left();
+    }
+}
+
+#[test]
 fn objects_are_verified_on_every_kind_of_contender() {
     if !root() {
         return;
@@ -459,7 +511,7 @@ fn a_server_that_does_not_start_says_why() {
 fn workloads_that_are_too_large_are_refused_with_both_sizes() {
     let room = "the device has 67108864 bytes (64M)";
     let program = [("p.obj", "Command { 9000.times { New(1M); }; }")];
-    refused(&program, &["ext4"], &["--objects", "p.obj"], &["objects take at once", "94", room]);
+    refused(&program, &["ext4"], &["--objects", "p.obj"], &["its store take at least", "94", room]);
     refused(&[], &["ext4"], &["--tree", "synthetic:9000"], &["archive and its tree need", room]);
     if tool("fio").is_some() {
         let fio = ["--fio", "rw=write size=100m"];

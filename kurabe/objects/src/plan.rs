@@ -120,7 +120,8 @@ impl ProgramPlan {
     /// ([`ProgramPlan::demand`]).
     pub fn fit(&self, space: Option<StoreSpace>, available_bytes: u64) -> CapacityFit {
         let sure = self.counted.as_ref().filter(|_| !self.may_end_sooner);
-        let needed_bytes = sure.map_or(0, |figures| figures.sure_live_bytes);
+        let least_bytes = space.map_or(0, |space| space.least_bytes);
+        let needed_bytes = sure.map_or(0, |figures| figures.sure_live_bytes).max(least_bytes);
         let need = |needed_bytes| CapacityNeed { needed_bytes, available_bytes };
         match space.map(|space| space.comfortable_bytes) {
             _ if needed_bytes > available_bytes => CapacityFit::TooLarge(need(needed_bytes)),

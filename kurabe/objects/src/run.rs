@@ -274,7 +274,7 @@ fn fitted(
     }
     match plan.fit(space, available) {
         CapacityFit::TooLarge(CapacityNeed { needed_bytes, available_bytes }) => Err(format!(
-            "{DOES_NOT_FIT}: it keeps {needed_bytes} bytes of objects at once, and \
+            "{DOES_NOT_FIT}: with its store it takes at least {needed_bytes} bytes, and \
                  the store `{}` has {available_bytes} bytes; scale the program down or use a \
                  larger device",
             kind.name

@@ -73,7 +73,7 @@ fn space(options: &StoreOptions, demand: &Demand) -> StoreSpace {
     let roomy = demand.bytes.div_ceil(MEBIBYTE).saturating_mul(MEBIBYTE) / 2;
     let sum = data_bytes.saturating_add(roomy).saturating_add(journal_bytes);
     StoreSpace {
-        least_bytes: demand.bytes,
+        least_bytes: 0,
         comfortable_bytes: sum.saturating_add(MEBIBYTE).div_ceil(MEBIBYTE).saturating_mul(MEBIBYTE),
         journal_bytes,
     }

@@ -40,7 +40,7 @@ const FILE_OVERHEAD_BYTES: u64 = 4096 + 512 + 64;
 
 fn space(_: &StoreOptions, demand: &Demand) -> StoreSpace {
     StoreSpace {
-        least_bytes: demand.bytes,
+        least_bytes: 0,
         comfortable_bytes: demand
             .bytes
             .saturating_add(demand.objects.saturating_mul(FILE_OVERHEAD_BYTES))

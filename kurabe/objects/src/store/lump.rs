@@ -51,7 +51,7 @@ fn space(_: &StoreOptions, demand: &Demand) -> StoreSpace {
     let journal_bytes = records_bytes.saturating_add(2 * MEBIBYTE).min(JOURNAL_BYTES_MAX);
     let sum = sum.saturating_add(sum / 16).saturating_add(MEBIBYTE).saturating_add(journal_bytes);
     StoreSpace {
-        least_bytes: demand.bytes,
+        least_bytes: 0,
         comfortable_bytes: sum.div_ceil(MEBIBYTE).saturating_mul(MEBIBYTE),
         journal_bytes,
     }

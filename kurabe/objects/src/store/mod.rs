@@ -150,7 +150,7 @@ pub struct StoreKind {
 /// How much of a device or a file system a store takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoreSpace {
-    /// Without this much it cannot be, in bytes.
+    /// Without this much it does not work, whatever it keeps, in bytes.
     pub least_bytes: u64,
     /// With this much it is comfortable, in bytes.
     pub comfortable_bytes: u64,
@@ -211,7 +211,7 @@ fn engine_space(_: &StoreOptions, demand: &Demand) -> StoreSpace {
     const LOGS_BYTES: u64 = 256 << 20;
     let rows_bytes = demand.bytes.saturating_add(demand.objects.saturating_mul(256));
     let comfortable_bytes = rows_bytes.saturating_mul(3).saturating_add(LOGS_BYTES);
-    StoreSpace { least_bytes: demand.bytes, comfortable_bytes, journal_bytes: 0 }
+    StoreSpace { least_bytes: 0, comfortable_bytes, journal_bytes: 0 }
 }
 
 /// How the message begins where a store has no room for another object.

@@ -7,7 +7,9 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::{Store, StoreError, StoreKind, StoreLocation, StoreOptions, StoreSession, directory};
+use super::{
+    Store, StoreError, StoreKind, StoreLocation, StoreOptions, StoreSession, StoreSpace, directory,
+};
 use crate::sys::rocksdb::{Found, RocksDatabase, missing};
 
 pub(super) const KIND: StoreKind = StoreKind {
@@ -17,10 +19,17 @@ pub(super) const KIND: StoreKind = StoreKind {
     keeps_contents: true,
     object_bytes_max: u32::MAX as u64,
     missing,
-    space: super::engine_space,
+    space: |options, demand| StoreSpace {
+        least_bytes: LOG_BYTES,
+        ..super::engine_space(options, demand)
+    },
     create: open,
     open,
 };
+
+/// RocksDB reserves 1.1 times the 64 MiB of its write buffer for the log. Where a file system has less, the log
+/// takes all of it, and Debian's library aborts at the next write.
+const LOG_BYTES: u64 = 72 << 20;
 
 fn open(place: &StoreLocation, options: &StoreOptions) -> Result<Box<dyn Store>, StoreError> {
     let directory = directory(place, KIND.name)?.join("rocksdb");

@@ -198,7 +198,7 @@ impl Generator for ObjectsWorkload {
         let plan = ProgramPlan::of(&self.program()?);
         match self.fit(&plan, capacity.bytes)? {
             CapacityFit::TooLarge(need) => capacity::check(
-                "the program's objects take at once",
+                "the program and its store take at least",
                 need.needed_bytes,
                 Some(capacity),
                 "scale it down by --scale, or give a larger device",
