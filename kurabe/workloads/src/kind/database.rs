@@ -173,8 +173,15 @@ pub(super) fn settings_of(
     Ok(settings)
 }
 
+/// Settings as they are written.
+pub(super) fn settings_text(settings: &[(String, String)]) -> String {
+    let words: Vec<String> =
+        settings.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    words.join(" ")
+}
+
 /// `NAME=VALUE`.
-pub(super) fn pair_of(word: &str) -> Result<(&str, &str), String> {
+fn pair_of(word: &str) -> Result<(&str, &str), String> {
     word.split_once('=').ok_or_else(|| format!("'{word}' has no value; write NAME=VALUE"))
 }
 
@@ -185,9 +192,9 @@ pub(super) struct Word<'a> {
     pub value: &'a str,
 }
 
-/// What a text has behind its first word.
-pub(super) fn words_behind(text: &str) -> Result<Vec<Word<'_>>, String> {
-    let words = text.split_whitespace().skip(1);
+/// What a text has from this word on.
+pub(super) fn words_from(text: &str, first: usize) -> Result<Vec<Word<'_>>, String> {
+    let words = text.split_whitespace().skip(first);
     words.map(|text| pair_of(text).map(|(name, value)| Word { text, name, value })).collect()
 }
 
@@ -205,7 +212,7 @@ pub(super) fn clients_of<'a>(
             what.to_uppercase()
         )
     })?;
-    Ok((clients, words_behind(text)?))
+    Ok((clients, words_from(text, 1)?))
 }
 
 impl Word<'_> {

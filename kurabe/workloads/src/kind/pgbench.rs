@@ -26,6 +26,7 @@ use vocabulary::workload::{Loss, WorkloadTask};
 use super::database::{
     ALL_COMMITS, Clients, CommitFigures, Database, DatabaseWorkload, SEED, ServerPurpose, TIME,
     blaming, check_names, clients_of, commits_of, missing_commit, read_logs, settings_of,
+    settings_text,
 };
 use crate::enclosure::Enclosure;
 use crate::postgres::{self, Postgres, PostgresConnection};
@@ -363,8 +364,6 @@ impl Database for PgbenchWorkload {
     }
 
     fn plan(&self) -> Vec<(&'static str, String)> {
-        let settings: Vec<String> =
-            self.settings().iter().map(|(name, value)| format!("{name}={value}")).collect();
         vec![
             ("clients", format!("{}, in {}", self.clients, counted(self.jobs as usize, "thread"))),
             (
@@ -372,7 +371,7 @@ impl Database for PgbenchWorkload {
                 format!("{}: {} rows", self.scale, u64::from(self.scale) * u64::from(ACCOUNTS)),
             ),
             ("script", self.script_words()),
-            ("settings", settings.join(" ")),
+            ("settings", settings_text(&self.settings())),
         ]
     }
 

@@ -24,7 +24,7 @@ use vocabulary::workload::{Loss, WorkloadTask};
 
 use super::database::{
     Clients, CommitFigures, Database, DatabaseWorkload, SEED, ServerPurpose, TIME, clients_of,
-    missing_commit,
+    missing_commit, settings_text,
 };
 use crate::server::{DatabaseServer, socket_place};
 use crate::tool::WorkloadTool;
@@ -161,8 +161,7 @@ impl Database for RedisWorkload {
             ("keys", format!("{} of {} bytes", self.keys, self.value_bytes)),
         ];
         if !self.settings.is_empty() {
-            let words = self.settings.iter().map(|(name, value)| format!("{name}={value}"));
-            lines.push(("settings", words.collect::<Vec<_>>().join(" ")));
+            lines.push(("settings", settings_text(&self.settings)));
         }
         lines
     }

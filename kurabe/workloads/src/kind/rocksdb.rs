@@ -23,7 +23,7 @@ use vocabulary::workload::{Loss, WorkloadTask};
 
 use super::database::{
     ACKNOWLEDGED_MAX, CommitFigures, Database, DatabaseWorkload, SEED, ServerPurpose, TIME,
-    missing_commit, words_behind,
+    missing_commit, words_from,
 };
 use crate::enclosure::Enclosure;
 use crate::server::DatabaseServer;
@@ -96,7 +96,7 @@ impl RocksdbWorkload {
             compression: COMPRESSIONS[0].into(),
             seconds,
         };
-        for word in words_behind(text)? {
+        for word in words_from(text, 1)? {
             match (word.name, word.value) {
                 ("sync", "1") => load.sync = true,
                 ("sync", "0") if benchmark != "fillsync" => load.sync = false,

@@ -8,13 +8,14 @@
 
 use std::fmt::Write as _;
 use std::fs::File;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rand::{Rng as _, RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
-use rusqlite::{Connection, ErrorCode, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags, ToSql};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use vocabulary::capacity::{self, Capacity};
@@ -29,6 +30,7 @@ use vocabulary::suggestion::unknown;
 use vocabulary::workload::{Loss, WorkloadTask};
 use xxhash_rust::xxh3::Xxh3;
 
+use super::database::words_from;
 use super::{histogram_log, latencies};
 use crate::excluded_phase::ExcludedPhaseBegun;
 use measure::acknowledge::Acknowledger;
@@ -82,10 +84,8 @@ const SYNCHRONOUS: [&str; 4] = ["full", "extra", "normal", "off"];
 /// The most rows and transactions; their numbers are kept in memory.
 const COUNT_MAX: u32 = 100_000_000;
 const BATCH_MAX: u32 = 100_000;
-const ROW_BYTES_MAX: u32 = 16 << 20;
 /// SQLite's own limits.
-const PAGE_BYTES_MIN: u32 = 512;
-const PAGE_BYTES_MAX: u32 = 65_536;
+const PAGE_BYTES: RangeInclusive<u64> = 512..=65_536;
 
 /// The kinds of transaction.
 const OPERATIONS: [&str; 3] = ["insert", "update", "read"];
@@ -102,66 +102,20 @@ const SEED: u64 = 0x6b75_7261_6265;
 impl SqliteWorkload {
     fn of_text(text: &str) -> Result<SqliteWorkload, String> {
         let mut load = SqliteWorkload::default();
-        for word in text.split_whitespace() {
-            let Some((name, value)) = word.split_once('=') else {
-                return Err(format!("'{word}' has no value; write NAME=VALUE"));
-            };
-            let whole = || {
-                value.parse::<u32>().map_err(|_| format!("{word}: '{value}' is not a whole number"))
-            };
-            let size = || {
-                let bytes = parse_size(value).map_err(|error| format!("{word}: {error}"))?;
-                u32::try_from(bytes).map_err(|_| format!("{word}: is too large"))
-            };
-            match name {
-                "journal" => load.journal = value.into(),
-                "synchronous" => load.synchronous = value.into(),
-                "page-size" => load.page_size_bytes = size()?,
-                "row-size" => load.row_bytes = size()?,
-                "rows" => load.rows = whole()?,
-                "transactions" => load.transactions = whole()?,
-                "batch" => load.batch = whole()?,
-                "mix" => load.mix = mix_of(value)?,
-                _ => return Err(unknown("setting is called", name, &SETTINGS)),
+        for word in words_from(text, 0)? {
+            match word.name {
+                "journal" => load.journal = word.one_of("journal", &JOURNALS)?,
+                "synchronous" => load.synchronous = word.one_of("synchronous", &SYNCHRONOUS)?,
+                "page-size" => load.page_size_bytes = page_bytes_of(word.value)?,
+                "row-size" => load.row_bytes = word.value_bytes()?,
+                "rows" => load.rows = word.whole(COUNT_MAX)?,
+                "transactions" => load.transactions = word.whole(COUNT_MAX)?,
+                "batch" => load.batch = word.whole(BATCH_MAX)?,
+                "mix" => load.mix = mix_of(word.value)?,
+                name => return Err(unknown("setting of SQLite is called", name, &SETTINGS)),
             }
         }
-        load.check_values()?;
         Ok(load)
-    }
-
-    /// Refuses what SQLite would not take; the workload may have been read from a stored plan.
-    fn check_values(&self) -> Result<(), String> {
-        let is_one = |what: &str, value: &String, known: &[&str]| {
-            if known.contains(&value.as_str()) {
-                Ok(())
-            } else {
-                Err(format!("{what}={value}: {}", unknown("setting is called", value, known)))
-            }
-        };
-        is_one("journal", &self.journal, &JOURNALS)?;
-        is_one("synchronous", &self.synchronous, &SYNCHRONOUS)?;
-        let is_within = |what: &str, value: u32, least: u32, most: u32| {
-            if (least..=most).contains(&value) {
-                Ok(())
-            } else {
-                Err(format!("{what}={value} is not between {least} and {most}"))
-            }
-        };
-        is_within("page-size", self.page_size_bytes, PAGE_BYTES_MIN, PAGE_BYTES_MAX)?;
-        if !self.page_size_bytes.is_power_of_two() {
-            return Err(format!("page-size={} is not a power of two", self.page_size_bytes));
-        }
-        is_within("row-size", self.row_bytes, 1, ROW_BYTES_MAX)?;
-        is_within("rows", self.rows, 1, COUNT_MAX)?;
-        is_within("transactions", self.transactions, 1, COUNT_MAX)?;
-        is_within("batch", self.batch, 1, BATCH_MAX)?;
-        match self.mix.iter().try_fold(0_u32, |sum, part| sum.checked_add(*part)) {
-            Some(1..) => Ok(()),
-            _ => {
-                Err("mix: the parts come to nothing; write INSERT:UPDATE:READ such as 40:40:20"
-                    .into())
-            }
-        }
     }
 
     fn needed_bytes(&self) -> u64 {
@@ -177,14 +131,15 @@ impl SqliteWorkload {
     /// The database as the workload wants it, made where it is missing.
     fn open(&self, path: &Path) -> Result<Connection, String> {
         let connection = Connection::open(path).map_err(said)?;
-        // Before anything is written. Names and numbers alone were let through.
-        let pragmas = format!(
-            "PRAGMA page_size={}; PRAGMA temp_store=memory; PRAGMA synchronous={};",
-            self.page_size_bytes, self.synchronous
-        );
-        connection.execute_batch(&pragmas).map_err(said)?;
-        let pragma = format!("PRAGMA journal_mode={}", self.journal);
-        let journal: String = connection.query_row(&pragma, [], |row| row.get(0)).map_err(said)?;
+        // Before anything is written.
+        let set = |name: &str, value: &dyn ToSql| connection.pragma_update(None, name, value);
+        set("page_size", &self.page_size_bytes)
+            .and_then(|()| set("temp_store", &"memory"))
+            .and_then(|()| set("synchronous", &self.synchronous))
+            .map_err(said)?;
+        let journal: String = connection
+            .pragma_update_and_check(None, "journal_mode", &self.journal, |row| row.get(0))
+            .map_err(said)?;
         if journal == self.journal {
             Ok(connection)
         } else {
@@ -200,12 +155,24 @@ impl SqliteWorkload {
     }
 }
 
+fn page_bytes_of(text: &str) -> Result<u32, String> {
+    let is_page = |bytes: &u64| bytes.is_power_of_two() && PAGE_BYTES.contains(bytes);
+    let bytes = parse_size(text).ok().filter(is_page);
+    bytes
+        .map(|bytes| bytes as u32)
+        .ok_or_else(|| format!("page-size={text}: write a power of two from 512 to 65536"))
+}
+
 fn mix_of(text: &str) -> Result<[u32; 3], String> {
-    let parts: Vec<u32> = text.split(':').map_while(|part| part.parse().ok()).collect();
-    match <[u32; 3]>::try_from(parts) {
-        Ok(parts) if text.split(':').count() == 3 => Ok(parts),
-        _ => Err(format!("mix={text}: write INSERT:UPDATE:READ such as 40:40:20")),
-    }
+    let parts: Option<Vec<u32>> = text.split(':').map(|part| part.parse().ok()).collect();
+    let is_mix = |mix: &[u32; 3]| {
+        let sum = mix.iter().try_fold(0_u32, |sum, part| sum.checked_add(*part));
+        sum.is_some_and(|sum| sum > 0)
+    };
+    let mix = parts.and_then(|parts| <[u32; 3]>::try_from(parts).ok()).filter(is_mix);
+    mix.ok_or_else(|| {
+        format!("mix={text}: write INSERT:UPDATE:READ such as 40:40:20, which is not 0 in all")
+    })
 }
 
 /// The transactions of a workload, one after the other.
@@ -307,7 +274,6 @@ impl Generator for SqliteWorkload {
     }
 
     fn check(&self, capacity: Option<&Capacity>) -> Result<(), String> {
-        self.check_values()?;
         capacity::check(
             "the database and its journal need",
             self.needed_bytes(),
@@ -343,7 +309,6 @@ impl Generator for SqliteWorkload {
 
     /// Fills the database, which is durable and has an empty log when the run begins.
     fn set_up(&self, task: &WorkloadTask, stop: &AtomicBool) -> Result<LaidOut, String> {
-        self.check_values()?;
         let path = path_in(task)?;
         let mut connection = self.open(&path)?;
         let fill = connection.transaction().map_err(said)?;
@@ -371,7 +336,6 @@ impl Generator for SqliteWorkload {
     }
 
     fn run(&self, task: &WorkloadTask, stop: &AtomicBool) -> Result<WorkloadReport, String> {
-        self.check_values()?;
         let path = path_in(task)?;
         let acknowledger = Acknowledger::of(task)?;
         let connection = self.open(&path)?;
@@ -475,7 +439,6 @@ impl Generator for SqliteWorkload {
     }
 
     fn find_loss(&self, task: &WorkloadTask, acknowledged: &str) -> Result<Option<Loss>, String> {
-        self.check_values()?;
         let path = path_in(task)?;
         if !path.exists() {
             return Ok(Some(Loss::Lost(format!("{DATABASE} is missing"))));
@@ -600,14 +563,14 @@ mod tests {
             ("jurnal=wal", "did you mean 'journal'?"),
             ("journal=wall", "did you mean 'wal'?"),
             ("synchronous=2", "there are full, extra, normal, off"),
-            ("page-size=5000", "not a power of two"),
-            ("page-size=256", "not between 512 and 65536"),
-            ("rows=0", "not between 1 and"),
-            ("rows=-3", "not a whole number"),
+            ("page-size=5000", "a power of two from 512"),
+            ("page-size=256", "from 512 to 65536"),
+            ("rows=0", "no whole number from 1 to 100000000"),
+            ("rows=-3", "no whole number"),
             ("mix=1:2", "write INSERT:UPDATE:READ"),
-            ("mix=0:0:0", "come to nothing"),
-            ("mix=4294967295:1:1", "come to nothing"),
-            ("batch=0", "not between 1 and"),
+            ("mix=0:0:0", "not 0 in all"),
+            ("mix=4294967295:1:1", "such as 40:40:20"),
+            ("batch=0", "from 1 to 100000"),
         ] {
             let problem = SqliteWorkload::of_text(text).unwrap_err();
             assert!(problem.contains(word), "{text}: {problem}");

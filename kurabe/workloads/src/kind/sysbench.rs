@@ -24,6 +24,7 @@ use vocabulary::workload::{Loss, WorkloadTask};
 use super::database::{
     ALL_COMMITS, Clients, CommitFigures, Database, DatabaseWorkload, SEED, ServerPurpose, TIME,
     blaming, check_names, clients_of, commits_of, missing_commit, read_logs, settings_of,
+    settings_text,
 };
 use crate::enclosure::Enclosure;
 use crate::mariadb::{self, Mariadb, MariadbConnection, USER};
@@ -279,13 +280,11 @@ impl Database for SysbenchWorkload {
     }
 
     fn plan(&self) -> Vec<(&'static str, String)> {
-        let settings: Vec<String> =
-            self.settings.iter().map(|(name, value)| format!("{name}={value}")).collect();
         vec![
             ("threads", self.threads.to_string()),
             ("script", self.script_name()),
             ("tables", format!("{} of {} rows", self.tables, self.rows)),
-            ("settings", settings.join(" ")),
+            ("settings", settings_text(&self.settings)),
         ]
     }
 
