@@ -154,7 +154,7 @@ impl States {
                 [by_flush, destaged].into_iter().flatten().min()
             })
             .collect();
-        let durable = RefCell::new(Durable::new(&recording.log, &durable_from, false));
+        let durable = RefCell::new(Durable::new(&recording.log, &durable_from));
         States { recording, before, durable_from, hashes: RefCell::default(), durable }
     }
 
@@ -185,7 +185,10 @@ impl States {
         let mut tries: Vec<(usize, Instant)> =
             (0..wanted).map(|number| (number, cuts[number % cuts.len()])).collect();
         tries.sort_by_key(|(_, instant)| *instant);
-        let mut durable = Durable::new(&self.recording.log, &self.durable_from, true);
+        // What all of them have is not hashed: there can be much more of it than of what they differ in.
+        let mut durable = Durable::new(&self.recording.log, &self.durable_from);
+        durable.advance(self, options.from);
+        durable.hash = Some(0);
         let mut found: Vec<(usize, u64, CrashState)> = tries
             .into_iter()
             .map(|(number, instant)| {
@@ -357,12 +360,12 @@ struct Durable {
     next: usize,
     instant: Instant,
     map: Map,
-    /// Of the contents; absent where nobody asks, since it takes a look at all of them.
+    /// Of what has changed since hashing began; absent where nobody asks, since it takes a look at all of it.
     hash: Option<u64>,
 }
 
 impl Durable {
-    fn new(log: &Log, durable_from: &[Option<Instant>], hashes: bool) -> Self {
+    fn new(log: &Log, durable_from: &[Option<Instant>]) -> Self {
         let mut order: Vec<(Instant, usize)> = log
             .requests
             .iter()
@@ -371,8 +374,7 @@ impl Durable {
             .filter_map(|(index, _)| Some((durable_from[index]?, index)))
             .collect();
         order.sort();
-        let hash = hashes.then_some(0);
-        Durable { order, next: 0, instant: 0, map: Map::new(log.sectors), hash }
+        Durable { order, next: 0, instant: 0, map: Map::new(log.sectors), hash: None }
     }
 
     fn advance(&mut self, states: &States, instant: Instant) {
