@@ -311,7 +311,7 @@ fn a_mirror_that_loses_a_member_with_the_power_is_opened_without_it() {
     let flags = ["--device", "mem:24M,mem:24M", "--states", "3", "--lose-member"];
     let flags = [&["crash", "--on", "debian"], &flags[..]].concat();
     let ran = site.run(&[&flags[..], &[check, "ext4 over raid0:2", "--", load]].concat());
-    ran.expect(2).says(&["has no layer that can do without one of its members"]);
+    ran.expect(2).says(&["has no layer that can be opened without one of its members"]);
     let with = ["--setup", ">log; sync log", "--out", "power", check, "ext4 over raid1:2"];
     let ran =
         site.run(&[&flags[..], &with[..4], &[check, "ext4 over raid1:3", "--", load]].concat());

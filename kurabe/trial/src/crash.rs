@@ -469,7 +469,7 @@ impl Trial<'_, '_> {
         if recorded.refused.is_none() {
             let found = CrashState { instant: recorded.from, lost: Vec::new(), acknowledged: 0 };
             let nothing = Acknowledged::of(log, 0);
-            let found = bench.mount_and_ask(&found, FlushPolicy::Kept, &nothing)?;
+            let found = bench.mount_without(None, &found, FlushPolicy::Kept, &nothing)?;
             recorded.refused = blamed(&found, "on what the setup left, with nothing acknowledged");
         }
         Ok(recorded)

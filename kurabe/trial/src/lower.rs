@@ -18,6 +18,7 @@ mod writecache;
 use std::cell::RefCell;
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
+use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -59,14 +60,12 @@ pub struct Lower {
     encrypts: bool,
     /// Whether bytes of the device below appear on it, signatures of earlier runs among them.
     shows_old_bytes: bool,
-    /// Whether it can do without any one of its members.
+    /// Whether it can be opened without one of its members: any one of several, of data and cache the cache.
     spares_one: bool,
     /// Whether it can be set up on a machine that is no guest: what it takes is in the ledger.
     works_here: bool,
     /// Whether it lies on a file of a file system, which it makes and mounts on the device below.
     on_file: bool,
-    /// Why power failures cannot be tried under it, where they cannot.
-    pub why_not_cut: Option<&'static str>,
     /// Makes it and opens it; gives the path of its device.
     make: fn(&LowerLocation, &mut Toolbox) -> Result<PathBuf, StepFailure>,
     /// Opens it after a power failure, as an administrator would; gives the path of its device.
@@ -556,11 +555,11 @@ impl LowerStack {
             each => count_of(lowest).map(|_| each.iter().map(|(_, bytes)| *bytes).collect()),
         };
         let (sizes, mut end) = (sizes.unwrap_or_default(), 0);
-        let found = sizes.iter().position(|size_bytes| {
+        let found = (0..).zip(sizes).find(|(_, size_bytes)| {
             end += size_bytes;
             byte < end
         });
-        found.map_or("the device".into(), |at| format!("member {} of {}", at + 1, lowest.name))
+        found.map_or("the device".into(), |(number, _)| member_text(lowest, number))
     }
 
     /// Whether one of them has members to be made equal.
@@ -670,12 +669,25 @@ fn losing(layers: &[Layer]) -> Option<usize> {
     layers.iter().position(|layer| by_name(&layer.name).is_some_and(|lower| lower.spares_one))
 }
 
-/// The layer of a contender that can lose a member, and the number of its members.
-pub fn can_lose(contender: &Contender) -> Option<(Layer, u32)> {
+/// The layer of a contender that can lose a member, and the numbers of those that it can lose, from 0.
+pub fn can_lose(contender: &Contender) -> Option<(Layer, Range<u32>)> {
     let layers: Vec<Layer> = LowerStack::layers_of(contender);
     let layer = layers[losing(&layers)?].clone();
-    let members = members_of(&layer)?;
+    let members = u32::from(has_cache(&layer))..count_of(&layer)?;
     Some((layer, members))
+}
+
+fn has_cache(layer: &Layer) -> bool {
+    by_name(&layer.name).is_some_and(|lower| lower.made_of == MadeOf::DataAndCache)
+}
+
+/// What a member of a layer is called, by its number from 0.
+pub fn member_text(layer: &Layer, number: u32) -> String {
+    match (has_cache(layer), number) {
+        (true, 0) => format!("the cached device of {}", layer.name),
+        (true, _) => format!("the cache of {}", layer.name),
+        (false, _) => format!("member {} of {}", number + 1, layer.name),
+    }
 }
 
 /// Overwrites the places of a device where tools would find something of an earlier run.

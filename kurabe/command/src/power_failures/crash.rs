@@ -22,7 +22,6 @@ use trial::crash::{
     ACK_VARIABLE, CrashReport, CrashVerdict, DiskCondition, StateReplay, recording_bytes_max,
 };
 use trial::filesystem::{self, Access};
-use trial::lower::Lower;
 use trial::stop::StopFlag;
 use trust::{CONTENTS_MODE, Directory};
 
@@ -82,7 +81,7 @@ fn record(args: &CrashArgs) -> Result<u8, Failure> {
         let without = |contender: &&Contender| trial::lower::can_lose(contender).is_none();
         if let Some(contender) = contenders.iter().find(without) {
             return Err(Failure::refused(format!(
-                "--lose-member: '{}' has no layer that can do without one of its members; name one, such as ext4 over raid5:3",
+                "--lose-member: '{}' has no layer that can be opened without one of its members or its cache; name one, such as ext4 over raid5:3",
                 contender.label
             )));
         }
@@ -552,10 +551,6 @@ pub fn contenders(
         }
         trial::lower::check(&contender).map_err(refused)?;
         trial::upper::check(&contender).map_err(refused)?;
-        let cannot = |lower: &Lower| Some(format!("{}: {}", lower.name, lower.why_not_cut?));
-        if let Some(why) = trial::lower::of(&contender).find_map(cannot) {
-            return Err(refused(format!("{why}; leave that layer out")));
-        }
         let lower = trial::lower::of(&contender).find(|lower| lower.only_in_guests().is_some());
         if let (Some(lower), CutPoints::Here) = (lower, places) {
             return Err(refused(format!(

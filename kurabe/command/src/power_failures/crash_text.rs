@@ -135,7 +135,8 @@ fn case_text(case: &Case, number: usize, result: &Path) -> String {
         text += &format!("    lost: {}{when}; {flush}\n", lost.what);
     }
     if case.lost.is_empty() {
-        let what = if case.lost_member.is_some() { "the member" } else { "the cut" };
+        let member = case.lost_member.as_ref().map(|member| format!("losing {member}"));
+        let what = member.as_deref().unwrap_or("the cut");
         text += &format!("    no write was lost: {what} alone is enough\n");
     }
     if !case.is_minimal {
@@ -200,7 +201,7 @@ fn asked_text(result: &CrashResult) -> String {
     let device = result.device_text();
     let device = device[..1].to_uppercase() + &device[1..];
     let member =
-        if result.lose_member { "; a member of an array is lost with the power" } else { "" };
+        if result.lose_member { "; a member or a cache is lost with the power" } else { "" };
     format!("{device}, {asked}{member}; seed {}.", result.seed)
 }
 

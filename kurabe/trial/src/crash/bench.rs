@@ -251,15 +251,14 @@ impl<'a> Bench<'a> {
         let Setting { spec, cuts, .. } = &self.setting;
         let (_, members) = lower::can_lose(&spec.contender).filter(|_| cuts.lose_member)?;
         // Of the instant alone, so that it stays the same whatever else is lost.
-        let mixed = state.instant.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        Some((mixed % u64::from(members)) as u32)
+        let mixed = (state.instant.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize;
+        members.clone().nth(mixed % members.len())
     }
 
     /// The same in words.
     pub fn lost_member_text(&self, state: &CrashState) -> Option<String> {
         let (layer, _) = lower::can_lose(&self.setting.spec.contender)?;
-        let number = self.lost_member(state)? + 1;
-        Some(format!("member {number} of {}", layer.name))
+        Some(lower::member_text(&layer, self.lost_member(state)?))
     }
 
     pub fn tools(&self, deadline: Option<Instant>) -> Toolbox {
@@ -303,16 +302,18 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    /// Does something with the file system, not yet mounted, that a power cut leaves, and gives everything back.
+    /// Does something with the file system, not yet mounted, that a power cut and the loss of a member leave, and
+    /// gives everything back.
     pub fn after_cut<R>(
         &self,
         state: &CrashState,
+        lost: Option<u32>,
         flushes: FlushPolicy,
         act: impl FnOnce(&mut dyn Instance, &mut Toolbox) -> Result<R, StepFailure>,
     ) -> Result<R, StepFailure> {
         self.cut(state, flushes)?;
         let mut tools = self.tools(None);
-        let mut instance = self.instance_without(self.lost_member(state))?;
+        let mut instance = self.instance_without(lost)?;
         let done = act(&mut *instance, &mut tools);
         tools.clean_up_within(TEARDOWN_MAX);
         let ended = instance.end(&mut tools);

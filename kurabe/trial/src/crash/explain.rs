@@ -56,13 +56,18 @@ impl Trial<'_, '_> {
         let begun = CrashState { instant: recorded.from, ..whole.clone() };
         let mut files_begun = None;
         for case in cases.iter_mut().filter(|case| case.finding.kind.is_checked()) {
-            case.cause = FailureCause::of(log, recorded.from, &case.state, ignores_flushes);
+            // Where the loss of a member is enough, the recording has no other cause.
+            let is_of_writes = !case.lost.is_empty() || case.lost_member.is_none();
+            let cause = FailureCause::of(log, recorded.from, &case.state, ignores_flushes);
+            case.cause = cause.filter(|_| is_of_writes);
             let Some(left) = &recorded.left else { continue };
             if files_begun.is_none() {
-                files_begun = self.files(&begun)?;
+                files_begun = self.files(&begun, None)?;
             }
             let Some(begun) = &files_begun else { continue };
-            let Some(found) = self.files(&case.state)? else { continue };
+            let Some(found) = self.files(&case.state, bench.lost_member(&case.state))? else {
+                continue;
+            };
             case.trace = found.trace(begun, left, |file, at, meant| {
                 recorded.wrote_zeros(file, at, meant, case.state.instant)
             });
@@ -71,7 +76,7 @@ impl Trial<'_, '_> {
             return Ok(());
         }
         // Mounted once, so that its journal is played back.
-        bench.after_cut(&whole, FlushPolicy::Kept, |instance, tools| {
+        bench.after_cut(&whole, None, FlushPolicy::Kept, |instance, tools| {
             instance.mount_untimed(tools)
         })?;
         let mut tools = bench.tools(None);
@@ -88,12 +93,12 @@ impl Trial<'_, '_> {
     }
 
     /// The files of a state; nothing where they are in no directory, or too many.
-    fn files(&self, state: &CrashState) -> Result<Option<Files>, StepFailure> {
+    fn files(&self, state: &CrashState, member: Option<u32>) -> Result<Option<Files>, StepFailure> {
         let bench = &self.benches[0];
         if bench.file_system()?.access != Access::Mounted {
             return Ok(None);
         }
-        bench.after_cut(state, FlushPolicy::Kept, |instance, tools| {
+        bench.after_cut(state, member, FlushPolicy::Kept, |instance, tools| {
             instance.mount_untimed(tools)?;
             Ok(Files::read(&instance.directory()))
         })

@@ -189,9 +189,20 @@ fn ns_since(begun: Instant) -> u64 {
 }
 
 impl Bench<'_> {
-    /// Mounts the disk, asks, and gives everything back.
+    /// Mounts the disk, without the member that is lost with the power, asks, and gives everything back.
     pub fn mount_and_ask(
         &self,
+        state: &CrashState,
+        flushes: FlushPolicy,
+        acknowledged: &Acknowledged,
+    ) -> Result<Finding, StepFailure> {
+        self.mount_without(self.lost_member(state), state, flushes, acknowledged)
+    }
+
+    /// The same without another member, or with all.
+    pub fn mount_without(
+        &self,
+        lost: Option<u32>,
         state: &CrashState,
         flushes: FlushPolicy,
         acknowledged: &Acknowledged,
@@ -199,7 +210,7 @@ impl Bench<'_> {
         let before = self.spent.get();
         let begun = Instant::now();
         let (mut cut_ns, mut asked_ns) = (0, 0);
-        let found = self.after_cut(state, flushes, |instance, tools| {
+        let found = self.after_cut(state, lost, flushes, |instance, tools| {
             cut_ns = ns_since(begun);
             let found = match instance.mount_untimed(tools) {
                 Ok(()) => self.ask(instance, acknowledged),

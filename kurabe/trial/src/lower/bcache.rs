@@ -21,10 +21,9 @@ pub static BCACHE: Lower = Lower {
     options: &["writeback", "cache_replacement_policy=", "bucket=", "block="],
     encrypts: false,
     shows_old_bytes: true,
-    spares_one: false,
+    spares_one: true,
     works_here: false,
     on_file: false,
-    why_not_cut: None,
     make: |place, tools| {
         members::make(place, tools)?;
         let mut make = words(&["make-bcache"]);
@@ -75,12 +74,17 @@ fn sysfs(place: &LowerLocation, member: usize) -> Option<PathBuf> {
     Some(format!("/sys/dev/block/{major}:{minor}/bcache").into())
 }
 
-/// Tells the kernel of both members, which no udev does in a guest, and waits for the device.
+/// Tells the kernel of both members, or of what is left of them, which no udev does in a guest, and waits for the
+/// device.
 fn register(place: &LowerLocation, tools: &mut Toolbox) -> Result<PathBuf, StepFailure> {
     let until = Instant::now() + DEVICE_WAIT_MAX;
-    for path in members::paths(place) {
+    for path in members::left(place) {
         fs::write("/sys/fs/bcache/register", &path)
             .map_err(failed(format_args!("bcache does not take {path}")))?;
+    }
+    if place.lost.is_some() {
+        let run = sysfs(place, 0).unwrap_or_default().join("running");
+        fs::write(run, "1").map_err(failed("bcache does not run without its cache"))?;
     }
     while Instant::now() < until {
         let device = sysfs(place, 0).and_then(|path| fs::read_link(path.join("dev")).ok());

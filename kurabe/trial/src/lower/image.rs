@@ -30,7 +30,6 @@ pub static LOOP: Lower = Lower {
     spares_one: false,
     works_here: true,
     on_file: true,
-    why_not_cut: None,
     make: |place, tools| {
         let path = path(place)?;
         let failed = |error: io::Error| {

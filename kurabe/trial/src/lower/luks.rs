@@ -40,7 +40,6 @@ pub static LUKS: Lower = Lower {
     spares_one: false,
     works_here: false,
     on_file: false,
-    why_not_cut: None,
     make: |place, tools| {
         let key = key_file(place);
         let mut format = words(&["cryptsetup", "luksFormat", "--batch-mode", &key]);

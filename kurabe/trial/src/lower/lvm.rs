@@ -23,7 +23,6 @@ const LINEAR: Lower = Lower {
     spares_one: false,
     works_here: false,
     on_file: false,
-    why_not_cut: None,
     make: |place, tools| {
         group(place, tools)?;
         volume(place, tools, &["--extents=100%FREE"], &[])

@@ -78,7 +78,6 @@ const fn raid(
         spares_one: !matches!(name.as_bytes(), b"raid0"),
         works_here: false,
         on_file: false,
-        why_not_cut: None,
         make: |place, tools| {
             members::make(place, tools)?;
             // It would leave room for other work of this machine, which a guest does not have.

@@ -167,8 +167,13 @@ fn the_lowest_layer_with_a_member_to_spare_loses_one() {
     let known = crate::filesystem::known();
     let losing = |text| can_lose(&Contender::parse(text, &known).unwrap());
     let of = |text| losing(text).map(|(layer, members)| (layer.name, members));
-    assert_eq!(of("ext4 over raid1:2 over luks over raid5:3"), Some(("raid5".into(), 3)));
-    assert_eq!(of("ext4 over raid1:2 over raid0:4"), Some(("raid1".into(), 2)));
+    assert_eq!(of("ext4 over raid1:2 over luks over raid5:3"), Some(("raid5".into(), 0..3)));
+    assert_eq!(of("ext4 over raid1:2 over raid0:4"), Some(("raid1".into(), 0..2)));
+    let (layer, members) = losing("ext4 over luks over bcache writeback").unwrap();
+    assert_eq!(
+        members.map(|one| member_text(&layer, one)).collect::<Vec<_>>(),
+        ["the cache of bcache"]
+    );
     for text in ["ext4", "ext4 over raid0:3", "xfs over lvm-stripe:2", "ext4 over luks"] {
         assert_eq!(of(text), None, "{text}");
     }

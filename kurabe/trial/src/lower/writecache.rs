@@ -17,10 +17,9 @@ pub static WRITECACHE: Lower = Lower {
     options: &[],
     encrypts: false,
     shows_old_bytes: true,
-    spares_one: false,
+    spares_one: true,
     works_here: false,
     on_file: false,
-    why_not_cut: None,
     make: |place, tools| {
         members::make(place, tools)?;
         // The kernel formats a cache that begins with zeros.
@@ -52,7 +51,11 @@ fn map(place: &LowerLocation, tools: &mut Toolbox) -> Result<PathBuf, StepFailur
     let paths = members::paths(place);
     let (data, cache) = (&paths[0], &paths[1]);
     let sectors = members::shares(place)[0];
-    let table = format!("0 {sectors} writecache s {data} {cache} {BLOCK_BYTES} 0");
+    let table = match place.lost {
+        // What is left is a device like any other.
+        Some(_) => format!("0 {sectors} linear {data} 0"),
+        None => format!("0 {sectors} writecache s {data} {cache} {BLOCK_BYTES} 0"),
+    };
     let mut create = words(&["dmsetup", "create", &place.name, "--table", &table]);
     create.extend(members::WITHOUT_UDEV.map(String::from));
     tools.expect(&create, "dm-writecache could not be set up")?;

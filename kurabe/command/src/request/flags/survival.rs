@@ -59,8 +59,8 @@ pub struct CrashArgs {
     /// kernel (docs/where.md). [default: this machine]
     #[arg(long, value_name = "PLACE", conflicts_with = "replay")]
     pub on: Option<String>,
-    /// Also lose one member of an array with the power, another one in other states: the lowest layer that can do
-    /// without one is opened without it.
+    /// Also lose one member of an array with the power, another one in other states, or the cache of bcache or
+    /// writecache: the lowest layer that can be opened without it is.
     #[arg(long, conflicts_with_all = ["replay", "shards"])]
     pub lose_member: bool,
     /// Kill one of several nodes ('ocfs2 on 2 debian') while the workload runs on all of them, and ask the others what
