@@ -390,6 +390,10 @@ fn two_nodes_have_one_file_system() {
     let whole = written(of("run")) + written(of("sync"));
     assert_eq!(nodes.iter().map(written).sum::<u64>(), whole, "{works}");
     assert!(nodes.iter().any(|node| node["began_ns"] == 0), "{nodes:?}");
+    // Each reads what the other one wrote.
+    let locks = |node: &Value, what: &str| node["locks"][what].as_u64().unwrap();
+    assert!(nodes.iter().all(|node| locks(node, "requests") > 0), "{nodes:?}");
+    assert!(nodes.iter().any(|node| locks(node, "revocations") > 0), "{nodes:?}");
     of("check");
     let serves = site.record_of("serves");
     assert_eq!(serves["outcome"]["kind"], "completed", "{serves}");
@@ -405,12 +409,15 @@ fn nodes_are_asked_what_they_see_of_each_other() {
     let Some((site, _one)) = site_with_gfs2() else { return };
     site.run(&["coherence", "ext4"]).expect(2).says(&["'ext4' has one node", "gfs2 on 2 debian"]);
     site.run(&["coherence", "gfs2 on 2 debian", "--questions", "3"]).expect(2).says(&["ask 15"]);
-    let ran = site.run(&["coherence", "gfs2 on 2 debian", "--questions", "15"]).expect(0);
+    let ran = site.run(&["coherence", "gfs2 on 2 debian", "--questions", "15"]);
     let line = |name: &str| ran.stdout.lines().find(|line| line.trim().starts_with(name)).unwrap();
     let words = |name: &str| line(name).split_whitespace().map(str::to_string).collect::<Vec<_>>();
-    assert_eq!(words("append")[1..5], ["yes", "1", "of", "1"], "{}", ran.stdout);
+    // GFS2 loses an appended record now and then (docs/reference/coherence.md).
+    let is_lost = words("append")[2] == "0";
+    let (code, verdict) = if is_lost { (3, "violated") } else { (0, "held") };
+    assert_eq!(ran.code, Some(code), "{ran:#?}");
     assert_eq!(words("fsync-then-read")[1..8], ["yes", "1", "of", "1", "0", "of", "1,"]);
-    assert_eq!(words("verdict")[1..3], ["held", "caught,"]);
+    assert_eq!(words("verdict")[1..3], [verdict, "caught,"]);
     assert_eq!(emulators(&site), [0; 0]);
 }
 

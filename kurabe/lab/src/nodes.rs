@@ -3,7 +3,7 @@
 //! A trial is over when the last node is, so its time reaches from the first start to the last end. What the
 //! nodes did is added up; distributions of latencies are merged by the caller, never averaged.
 
-use crate::record::{Check, NodeRecord, Phase, Record};
+use crate::record::{Check, LockCounts, NodeRecord, Phase, Record};
 use crate::slice::{RunYield, folded, phases, sum, usage};
 use crate::workload::{ALL_CELLS, Metric, WorkloadReport, mean_of_cells};
 
@@ -18,6 +18,7 @@ impl Record {
                 run_ns: record.phase_after(0, Phase::Run),
                 sync_ns: record.phase_after(0, Phase::Sync),
                 device: record.run_device(),
+                locks: record.locks,
                 command: record.command.clone(),
                 metrics: record.load.as_ref().map_or_else(Vec::new, |load| load.metrics.clone()),
                 latencies: record
@@ -57,6 +58,12 @@ impl Record {
         }
         whole.command = usage(sum, &carried);
         whole.daemon_cpu_ns = folded(sum, carried.iter().map(|one| one.daemon_cpu_ns));
+        let locks = |of: fn(&LockCounts) -> u64| {
+            folded(sum, nodes.iter().map(|node| node.locks.as_ref().map(of)))
+        };
+        whole.locks = locks(|counts| counts.requests)
+            .zip(locks(|counts| counts.revocations))
+            .map(|(requests, revocations)| LockCounts { requests, revocations });
         // What one machine did beside its run says nothing of all.
         whole.kernel_threads_cpu_ns = None;
         whole.watched = None;
@@ -129,6 +136,7 @@ mod tests {
             ..WorkloadReport::default()
         });
         record.notes = vec!["said".into()];
+        record.locks = Some(LockCounts { requests: flushes, revocations: 1 });
         record
     }
 
@@ -141,6 +149,8 @@ mod tests {
         let sync_ns = whole.phase(Phase::Sync).map_or(0, |sync| sync.elapsed_ns);
         assert_eq!(whole.time_ns(), Some(1200 + sync_ns), "{:?}", whole.phases);
         assert_eq!(whole.run_device().unwrap().flushes, 7);
+        assert_eq!(whole.locks, Some(LockCounts { requests: 7, revocations: 2 }));
+        assert_eq!(whole.nodes[1].locks, Some(LockCounts { requests: 4, revocations: 1 }));
         assert_eq!(whole.command.as_ref().unwrap().user_ns, 14);
         assert_eq!((whole.metric("rate"), whole.metric("slowest")), (Some(30.0), Some(6.0)));
         assert_eq!(whole.load.as_ref().unwrap().operations, Some(10));

@@ -136,9 +136,29 @@ pub struct Record {
     pub processors: Option<Processors>,
     /// The guest that the trial ran in; absent of this machine. Of several nodes, that of the first one.
     pub guest: Option<GuestFacts>,
+    /// Locks of several nodes, where their kernels count them.
+    pub locks: Option<LockCounts>,
     /// Each of several nodes; everything else is of all of them together.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<NodeRecord>,
+}
+
+/// Locks of a file system of several nodes in run and sync.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LockCounts {
+    /// How often a node asked for one that it did not hold, or held in another mode.
+    pub requests: u64,
+    /// How often a node was told that another one wants what it holds.
+    pub revocations: u64,
+}
+
+impl LockCounts {
+    pub fn since(self, before: LockCounts) -> LockCounts {
+        LockCounts {
+            requests: self.requests.saturating_sub(before.requests),
+            revocations: self.revocations.saturating_sub(before.revocations),
+        }
+    }
 }
 
 /// What one of several nodes did in its run and sync.
@@ -155,6 +175,7 @@ pub struct NodeRecord {
     pub sync_ns: u64,
     /// What it asked of the shared device for both.
     pub device: Option<DeviceDelta>,
+    pub locks: Option<LockCounts>,
     pub command: Option<CommandUsage>,
     /// The figures of its workload.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -606,6 +627,8 @@ impl Record {
             self.elapsed_ns,
             self.daemon_cpu_ns,
             self.kernel_threads_cpu_ns,
+            self.locks,
+            self.nodes.iter().map(|node| node.locks).collect::<Vec<_>>(),
             self.space_before,
             self.space_after,
             self.layout_before,

@@ -2,7 +2,7 @@
 //! table of each a workload.
 
 use lab::analysis::{ContenderAnalysis, PhaseDevice, WorkloadAnalysis, median};
-use lab::record::{Phase, Record};
+use lab::record::{LockCounts, Phase, Record};
 
 use crate::source::ResultSource;
 use crate::table::{Cell, Table};
@@ -19,9 +19,13 @@ const BYTES_UNMOUNTED: &str = "bytes until unmounted";
 pub fn table(source: &ResultSource, workload: &WorkloadAnalysis) -> Table {
     let ranked = tables::ranked(workload);
     let records = source.completed(&workload.workload);
-    let per_operation = |contender: &ContenderAnalysis| {
-        let place = workload.contenders.iter().position(|other| other.label == contender.label)?;
-        flushes_per_operation(&records[place])
+    let records_of = |contender: &ContenderAnalysis| {
+        let place = workload.contenders.iter().position(|other| other.label == contender.label);
+        place.map_or(&[][..], |place| &records[place][..])
+    };
+    let locks = |contender: &ContenderAnalysis, of: fn(LockCounts) -> u64| {
+        let all = records_of(contender).iter();
+        median(all.filter_map(|record| Some(of(record.locks?) as f64)))
     };
     let all = &workload.exploratory;
     let is_compared = |metric: &str| all.iter().any(|one| one.metric == metric);
@@ -36,7 +40,7 @@ pub fn table(source: &ResultSource, workload: &WorkloadAnalysis) -> Table {
     let amplification = |value: f64| format!("{value:.2}");
     type Words = fn(f64) -> String;
     type Value<'a> = &'a dyn Fn(&ContenderAnalysis) -> Option<f64>;
-    let rows: [(&str, &str, Words, Value<'_>); 14] = [
+    let rows: [(&str, &str, Words, Value<'_>); 17] = [
         ("CPU time of the workload", "CPU time", text::time, &|c| c.cost.command_cpu_ns),
         ("CPU time of the whole machine", "", text::time, &|c| c.cost.machine_cpu_ns),
         ("CPU time of kernel threads", "", text::time, &|c| c.cost.kernel_threads_cpu_ns),
@@ -45,7 +49,14 @@ pub fn table(source: &ResultSource, workload: &WorkloadAnalysis) -> Table {
         ("written by the device", "bytes written", text::bytes, &|c| c.cost.device_written_bytes),
         ("writes of the device", "", text::count, &|c| c.cost.device_writes),
         ("flushes of the device", "flushes", text::count, &|c| c.cost.device_flushes),
-        ("flushes per operation", "", text::small, &per_operation),
+        ("flushes per operation", "", text::small, &|c| flushes_per_operation(records_of(c))),
+        ("lock requests", "lock requests", text::count, &|c| locks(c, |locks| locks.requests)),
+        ("lock requests per operation", "", text::small, &|c| {
+            per_operation(records_of(c), |record| Some(record.locks?.requests))
+        }),
+        ("lock revocations", "lock revocations", text::count, &|c| {
+            locks(c, |locks| locks.revocations)
+        }),
         ("written by the workload", "", text::bytes, &|c| c.cost.command_written_bytes),
         ("write amplification", "", amplification, &|c| c.cost.write_amplification),
         ("space taken", "space", text::bytes, &|c| c.cost.space_taken_bytes),
@@ -126,10 +137,15 @@ fn phase_words(device: &PhaseDevice) -> String {
 /// Median over the trials of the device's flushes over the workload's operations, which syncs are not. None
 /// where the workload counts no operations, or the kernel no flushes.
 pub fn flushes_per_operation(records: &[&Record]) -> Option<f64> {
-    let of = |record: &&Record| {
-        let operations = record.load.as_ref()?.operations?;
-        let device = record.run_device().filter(|_| !record.flushes_uncounted)?;
-        (operations > 0).then(|| device.flushes as f64 / operations as f64)
+    per_operation(records, |record| {
+        Some(record.run_device().filter(|_| !record.flushes_uncounted)?.flushes)
+    })
+}
+
+fn per_operation(records: &[&Record], of: fn(&Record) -> Option<u64>) -> Option<f64> {
+    let share = |record: &&Record| {
+        let operations = record.load.as_ref()?.operations.filter(|count| *count > 0)?;
+        Some(of(record)? as f64 / operations as f64)
     };
-    median(records.iter().filter_map(of))
+    median(records.iter().filter_map(share))
 }

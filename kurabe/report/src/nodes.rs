@@ -1,7 +1,7 @@
 //! Contenders that several nodes mount: when each node had finished, and what it asked of the shared device.
 
 use lab::analysis::{WorkloadAnalysis, median};
-use lab::record::{NodeRecord, Record, counted_trials};
+use lab::record::{DeviceDelta, LockCounts, NodeRecord, Record, counted_trials};
 
 use crate::document::Block;
 use crate::source::ResultSource;
@@ -23,6 +23,8 @@ pub fn blocks(source: &ResultSource, workload: &WorkloadAnalysis) -> Vec<Block> 
         "sync",
         "written",
         "flushes",
+        "lock requests",
+        "lock revocations",
     ]);
     for contender in &workload.contenders {
         let records: Vec<&Record> =
@@ -35,8 +37,12 @@ pub fn blocks(source: &ResultSource, workload: &WorkloadAnalysis) -> Vec<Block> 
             let ns = |read: fn(&NodeRecord) -> u64| {
                 Cell::maybe(figure(&|node| Some(read(node) as f64)), text::time)
             };
-            let device = |read: fn(&lab::record::DeviceDelta) -> u64| {
+            let device = |read: fn(&DeviceDelta) -> u64| {
                 figure(&|node| node.device.as_ref().map(|device| read(device) as f64))
+            };
+            let locks = |read: fn(&LockCounts) -> u64| {
+                let count = figure(&|node| node.locks.as_ref().map(|locks| read(locks) as f64));
+                Cell::maybe(count, text::count)
             };
             table.rows.push(vec![
                 contender.label.as_str().into(),
@@ -47,6 +53,8 @@ pub fn blocks(source: &ResultSource, workload: &WorkloadAnalysis) -> Vec<Block> 
                 ns(|node| node.sync_ns),
                 Cell::maybe(device(|device| device.written_bytes), text::bytes),
                 Cell::maybe(device(|device| device.flushes), text::count),
+                locks(|locks| locks.requests),
+                locks(|locks| locks.revocations),
             ]);
         }
         if count > 0 {

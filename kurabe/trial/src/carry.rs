@@ -15,7 +15,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use disks::Tracer;
 use lab::event::{Event, NodeBarrier, TrialCommand};
 use lab::record::{
-    FileSystemSpace, IdleWait, LayerRecord, Outcome, Phase, PhaseRecord, Record, TracedRequests,
+    FileSystemSpace, IdleWait, LayerRecord, LockCounts, Outcome, Phase, PhaseRecord, Record,
+    TracedRequests,
 };
 use lab::spec::{Aged, Cache, CommandLine, OutputTarget, TrialSpec};
 use serde_json::Value;
@@ -35,6 +36,7 @@ use crate::filesystem::{
 use crate::host_proc::HostProc;
 use crate::kernel_log::KernelLog;
 use crate::leftovers::{DIRECTORY_VARIABLE, NamespaceProcesses, end_those_of};
+use crate::locks;
 use crate::lower;
 use crate::nodes;
 use crate::scratch::Occupied;
@@ -94,6 +96,7 @@ pub fn carry_out(
         group: None,
         watch: Watch::begin(Path::new("/")),
         part: None,
+        counts_locks: false,
         prepared: Value::Null,
         tracer: None,
         dead: None,
@@ -146,6 +149,8 @@ struct Trial<'a> {
     prepared: Value,
     /// What follows the requests of the device, while it is measured.
     tracer: Option<Tracer>,
+    /// Whether the kernel counts the locks of this node.
+    counts_locks: bool,
     /// The node among several that was killed.
     dead: Option<u32>,
 }
@@ -375,6 +380,7 @@ impl Trial<'_> {
             self.timed_with(Phase::Settle, |trial| trial.settle(instance, tools))?;
             self.record.space_before = space(&directory).filter(|_| has_files);
             self.prepare(&directory)?;
+            self.count_locks(instance, tools);
             self.meet(NodeBarrier::Run, tools)?;
             if let Some(death) = &spec.node_death {
                 return self.outlive(death, instance, tools);
@@ -521,8 +527,14 @@ impl Trial<'_> {
         let layers_before = self.layer_readings();
         // Elsewhere they work for others too.
         let of_kernel_before = self.host.kernel_threads_cpu_ns().filter(|_| is_kurabes_guest());
+        let locks_before = self.counts_locks.then(locks::read);
         let channel = self.run(instance, directory)?;
         self.timed(Phase::Sync, || instance.sync(tools))?;
+        let since = |before: LockCounts| Ok(locks::read()?.since(before));
+        match locks_before.map(|before| before.and_then(since)).transpose() {
+            Ok(counted) => self.record.locks = counted,
+            Err(error) => tools.note(format!("locks are not counted: {error}")),
+        }
         let of_kernel = self.host.kernel_threads_cpu_ns().zip(of_kernel_before);
         self.record.kernel_threads_cpu_ns =
             of_kernel.map(|(after, before)| after.saturating_sub(before));

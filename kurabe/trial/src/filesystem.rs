@@ -40,6 +40,7 @@ use crate::device::DeviceNode;
 use crate::facts::tool_version;
 use crate::host_proc::HostProc;
 use crate::leftovers::running;
+use crate::locks::LockCalls;
 use crate::scratch::Occupied;
 use crate::stop::StopFlag;
 use crate::tool::{StepFailure, Toolbox, find, not_found};
@@ -504,6 +505,11 @@ pub trait Instance: Send {
 
     /// How this node of several waits for the others when it unmounts; absent where it does not.
     fn leaving(&self) -> Option<Leaving> {
+        None
+    }
+
+    /// By which functions of the kernel this node of several asks for locks; absent where nobody counts them.
+    fn lock_calls(&self) -> Option<LockCalls> {
         None
     }
 

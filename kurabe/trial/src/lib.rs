@@ -16,6 +16,7 @@ pub mod host_proc;
 pub mod kernel_log;
 pub mod ledger;
 mod leftovers;
+mod locks;
 pub mod lower;
 pub mod memory_limit;
 pub mod node;

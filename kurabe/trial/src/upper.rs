@@ -33,6 +33,7 @@ use crate::filesystem::{
 };
 use crate::host_proc::HostProc;
 use crate::ledger::random_name;
+use crate::locks::LockCalls;
 use crate::scratch::Occupied;
 use crate::tool::{StepFailure, Toolbox, failed};
 use crate::user::User;
@@ -75,6 +76,7 @@ struct Service {
     wait: fn(&UpperLocation<'_>, &mut Toolbox) -> Result<(), StepFailure>,
     /// Serves it no longer, once it is unmounted.
     end: fn() -> Result<(), StepFailure>,
+    locks: LockCalls,
 }
 
 /// With whose rights a layer does below what a user asks of it. Nobody but root goes there: a link that was put in
@@ -525,6 +527,10 @@ impl Over {
 }
 
 impl Instance for Over {
+    fn lock_calls(&self) -> Option<LockCalls> {
+        self.upper.service.as_ref().map(|service| service.locks)
+    }
+
     fn make(&mut self, tools: &mut Toolbox) -> Result<(), StepFailure> {
         self.is_new = true;
         self.make_below()?;

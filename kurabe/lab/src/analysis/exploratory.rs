@@ -29,8 +29,10 @@ impl Quantity {
     }
 }
 
-/// What is counted of the device while a workload runs; conditions can name it like a metric.
-pub const COUNTED: [&str; 3] = ["bytes written", "bytes read", "flushes"];
+/// What is counted of the device, and of the locks of several nodes, while a workload runs; conditions can name it
+/// like a metric.
+pub const COUNTED: [&str; 5] =
+    ["bytes written", "bytes read", "flushes", "lock requests", "lock revocations"];
 
 /// The quantities of these names.
 fn counts() -> Vec<Quantity> {
@@ -40,13 +42,15 @@ fn counts() -> Vec<Quantity> {
             Some(of(&counted) as f64)
         }
     };
-    let [written, read, flushes] = COUNTED;
+    let [written, read, flushes, requests, revocations] = COUNTED;
     vec![
         Quantity::new(written, Unit::Bytes, device(|delta| delta.written_bytes)),
         Quantity::new(read, Unit::Bytes, device(|delta| delta.read_bytes)),
         Quantity::new(flushes, Unit::Count, move |record| {
             device(|delta| delta.flushes)(record).filter(|_| !record.flushes_uncounted)
         }),
+        Quantity::new(requests, Unit::Count, |record| Some(record.locks?.requests as f64)),
+        Quantity::new(revocations, Unit::Count, |record| Some(record.locks?.revocations as f64)),
     ]
 }
 

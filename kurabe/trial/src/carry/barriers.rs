@@ -23,6 +23,15 @@ impl Trial<'_> {
         self.spec.node.is_some() && self.spec.contender.environment.guest().is_some()
     }
 
+    /// Has the kernel count the locks of a node in a guest.
+    pub(super) fn count_locks(&mut self, instance: &dyn Instance, tools: &mut Toolbox) {
+        let calls = instance.lock_calls().filter(|_| self.is_node_of_guests());
+        match calls.map(locks::begin).transpose() {
+            Ok(begun) => self.counts_locks = begun.is_some(),
+            Err(error) => tools.note(format!("locks are not counted: {error}")),
+        }
+    }
+
     pub(super) fn has_same_files(&self) -> bool {
         self.spec.contender.environment.same_files()
     }

@@ -12,6 +12,7 @@ use lab::spec::NodeSpec;
 
 use super::kernel::{Cluster, KernelFileSystem, Leaving, words};
 use super::{FileSystem, InstanceContext, LayerTool};
+use crate::locks::LockCalls;
 use crate::nodes;
 use crate::tool::{StepFailure, Toolbox, failed};
 
@@ -37,11 +38,15 @@ pub static GFS2: FileSystem = FileSystem {
                 4 => "errors were found",
                 _ => "it could not be checked",
             },
-            cluster: Some(Cluster { join, leaving: Some(LEAVING), left, died }),
+            cluster: Some(Cluster { join, leaving: Some(LEAVING), left, died, locks: LOCK_CALLS }),
             ..KernelFileSystem::PLAIN
         },
     )
 };
+
+/// Without those that it answers from what it holds.
+const LOCK_CALLS: LockCalls =
+    LockCalls { requests: &["gfs2:gdlm_lock"], revocations: &["gfs2:gdlm_bast"] };
 
 /// The name of the locks of the file system, of which a guest has one.
 const LOCKS: &str = "kurabe";

@@ -16,6 +16,7 @@ use super::{Instance, InstanceContext, Owner};
 use crate::device::DeviceNode;
 use crate::host_proc::HostProc;
 use crate::kernel_log::KernelLog;
+use crate::locks::LockCalls;
 use crate::sys::loop_device;
 use crate::tool::{StepFailure, ToolOutput, Toolbox, failed};
 
@@ -67,6 +68,7 @@ pub struct Cluster {
     pub left: fn(u32) -> Result<(), StepFailure>,
     /// Another node is dead, by its number; this one has it mounted.
     pub died: fn(u32) -> Result<(), StepFailure>,
+    pub locks: LockCalls,
 }
 
 /// How an unmount waits for the other nodes.
@@ -324,6 +326,10 @@ impl Instance for KernelInstance {
 
     fn leaving(&self) -> Option<Leaving> {
         self.of_cluster().and_then(|(cluster, _)| cluster.leaving)
+    }
+
+    fn lock_calls(&self) -> Option<LockCalls> {
+        self.of_cluster().map(|(cluster, _)| cluster.locks)
     }
 
     fn unmount(&mut self, tools: &mut Toolbox) -> Result<(), StepFailure> {

@@ -10,6 +10,7 @@ use lab::spec::NodeSpec;
 
 use super::kernel::{Cluster, KernelFileSystem, words};
 use super::{FileSystem, InstanceContext, LayerTool};
+use crate::locks::LockCalls;
 use crate::nodes;
 use crate::tool::{StepFailure, Toolbox, failed};
 
@@ -36,10 +37,22 @@ pub static OCFS2: FileSystem = FileSystem {
                 _ => "it could not be checked",
             },
             // o2cb finds out by itself: no heartbeat on the disk.
-            cluster: Some(Cluster { join, leaving: None, left: |_| Ok(()), died: |_| Ok(()) }),
+            cluster: Some(Cluster {
+                join,
+                leaving: None,
+                left: |_| Ok(()),
+                died: |_| Ok(()),
+                locks: LOCKS,
+            }),
             ..KernelFileSystem::PLAIN
         },
     )
+};
+
+/// Without those that it answers from what it holds.
+const LOCKS: LockCalls = LockCalls {
+    requests: &["ocfs2_stackglue:ocfs2_dlm_lock"],
+    revocations: &["ocfs2:ocfs2_blocking_ast"],
 };
 
 /// o2cb's O2CB_HEARTBEAT_THRESHOLD: a node is dead that has not written for two seconds less than twice this number.

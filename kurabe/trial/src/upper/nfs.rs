@@ -11,6 +11,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::{Rights, Service, Upper, UpperLocation, words};
+use crate::locks::LockCalls;
 use crate::nodes;
 use crate::sys::network::bring_up;
 use crate::tool::{StepFailure, Toolbox, failed};
@@ -32,7 +33,18 @@ pub static NFS: Upper = Upper {
         begin,
         wait,
         end,
+        locks: LOCKS,
     }),
+};
+
+/// What a client asks for that the server may grant for longer, and what the server wants back: delegations.
+const LOCKS: LockCalls = LockCalls {
+    requests: &[
+        "nfsv4:nfs4_xdr_enc_open",
+        "nfsv4:nfs4_xdr_enc_open_noattr",
+        "nfsv4:nfs4_xdr_enc_lock",
+    ],
+    revocations: &["nfsv4:nfs4_callback_recall"],
 };
 
 /// The word by which the server answers before anything is durable: `async` of exports(5).
