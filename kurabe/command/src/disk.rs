@@ -9,6 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use block::claim::Use;
 use block::{BlockDevice, DirectAccess, FileDevice, FileDeviceOptions};
 use disks::fit::{FitError, FitFigure, Fitted, OnDevice};
 use disks::profile::{self, DiskProfile};
@@ -95,7 +96,11 @@ fn fit(device: &Path, destroy: &str, output: &Path) -> Result<u8, Failure> {
     };
     let is_named = device.file_name().is_some_and(|name| name == destroy);
     // A modelled disk has nothing to lose, and who serves it has it open. It may still be mounted.
-    let (granted, file) = if is_named && let Ok(Some(_)) = server_of(device) {
+    let (granted, file) = if is_named && let Ok(Some((server, _))) = server_of(device) {
+        let findings = block::claim::examine(device).map_err(Failure::broken)?;
+        if let Some(used) = findings.uses.iter().find(|used| !is_use_by(used, server)) {
+            return Err(Failure::refused(format!("{}: {used}", device.display())));
+        }
         let exclusively = OFlags::RDWR | OFlags::EXCL | OFlags::CLOEXEC;
         let opened = rustix::fs::open(device, exclusively, rustix::fs::Mode::empty());
         let refused = |error| Failure::refused(format!("{}: {error}; umount it", device.display()));
@@ -288,8 +293,18 @@ fn wait_for_users(attached: &Attached) {
     }
 }
 
+/// Whether a use of a device is that of the process that serves it, or of a child of that.
+fn is_use_by(used: &Use, server: Pid) -> bool {
+    let server = server.as_raw_nonzero().get() as u32;
+    let parent = |pid: u32| {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
+    };
+    matches!(*used, Use::OpenBy { pid, .. } | Use::OtherKurabe { pid } if pid == server || parent(pid) == Some(server))
+}
+
 /// The process of 'kurabe disk attach' that serves a device, if one does.
-fn server_of(device: &Path) -> Result<Option<OwnedFd>, Failure> {
+fn server_of(device: &Path) -> Result<Option<(Pid, OwnedFd)>, Failure> {
     let name = device.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let Some(index) = name.strip_prefix("loop").and_then(|index| index.parse().ok()) else {
         return Err(Failure::refused(format!(
@@ -308,12 +323,12 @@ fn server_of(device: &Path) -> Result<Option<OwnedFd>, Failure> {
     let words = words.unwrap_or_default();
     let words: Vec<&[u8]> = words.split(|byte| *byte == 0).collect();
     let serves = words.contains(&b"disk".as_slice()) && words.contains(&b"attach".as_slice());
-    Ok(Some(process).filter(|_| serves))
+    Ok(Some((holder, process)).filter(|_| serves))
 }
 
 fn detach(device: &Path) -> Result<u8, Failure> {
     let shown = device.display();
-    let process = server_of(device)?.ok_or_else(|| {
+    let (_, process) = server_of(device)?.ok_or_else(|| {
         Failure::refused(format!(
             "{shown}: no 'kurabe disk attach' serves it; 'kurabe clean' removes what a killed one left"
         ))

@@ -134,6 +134,14 @@ fn a_trace_has_every_request_and_is_replayed_and_exported() {
     let (mut child, device) = attach(&site, &["nvme:64M", "--trace", &trace]);
     let out = format!("of={device}");
     carried("dd", &["if=/dev/zero", &out, "bs=64k", "count=100", "oflag=direct", "conv=fsync"]);
+    // Another one built on it opens it without holding it.
+    let above = Command::new("losetup").args(["--find", "--show", &device]).output().unwrap();
+    let above = String::from_utf8(above.stdout).unwrap();
+    let name = device.rsplit('/').next().unwrap();
+    let fit = ["disk", "fit", &device, "--destroy", name, "--output", &at("mine.toml")];
+    let refused = site.run(&fit).expect(2);
+    carried("losetup", &["--detach", above.trim()]);
+    assert!(refused.stderr.contains("is built on"), "{}", refused.stderr);
     site.run(&["disk", "detach", &device]).expect(0);
     assert_eq!(child.code(), Some(0));
     let replay = || site.run(&["disk", "replay", &trace, "st1000dm003"]).expect(0).stdout;

@@ -154,22 +154,20 @@ pub fn replay(trace: &Trace, profile: &DiskProfile) -> Result<Replayed, ProfileE
     Ok(Replayed { entries, recorded_ns, replayed_ns, latencies, counters, validity })
 }
 
-/// The request whose reply was the last before each arrival.
+/// The request whose reply was the last before each arrival. One that arrived with it or later cannot be
+/// waited for, even at the same instant.
 fn dependencies(entries: &[TraceEntry]) -> Vec<Option<u32>> {
-    let mut replies: Vec<(u64, u32)> =
-        entries.iter().enumerate().map(|(at, entry)| (entry.replied_ns, at as u32)).collect();
-    replies.sort_unstable();
-    let mut next = 0;
+    let mut unanswered = BinaryHeap::<Reverse<(u64, u32)>>::new();
+    let mut last: Option<(u64, u32)> = None;
     let find = |(number, entry): (usize, &TraceEntry)| {
-        while next < replies.len() && replies[next].0 <= entry.arrived_ns {
-            next += 1;
+        while let Some(&Reverse(reply)) = unanswered.peek()
+            && reply.0 <= entry.arrived_ns
+        {
+            unanswered.pop();
+            last = last.max(Some(reply));
         }
-        // One that arrived with it or later cannot be waited for, even at the same instant.
-        replies[..next]
-            .iter()
-            .rev()
-            .map(|(_, before)| *before)
-            .find(|before| (*before as usize) < number)
+        unanswered.push(Reverse((entry.replied_ns, number as u32)));
+        last.map(|(_, before)| before)
     };
     entries.iter().enumerate().map(find).collect()
 }

@@ -5,8 +5,10 @@
 //! happens below one directory of its own, `kurabe-tree`, which is gone when the run is over,
 //! however it ends.
 
+use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -141,6 +143,7 @@ pub fn run_tree(
     let ended = TreePhase::ALL.into_iter().try_for_each(|phase| {
         phases.push(life.phase(phase, begin)?);
         if phase == TreePhase::Unpack {
+            life.check_size()?;
             // Proves that the tree is the right one.
             hash = Some(hash_tree(&life.tree, stop).map_err(failed("hash", &life.tree))?);
         }
@@ -288,6 +291,25 @@ impl TreeRun<'_> {
     fn stat(&mut self, listed: &[Listed]) -> Result<(), String> {
         for (path, _) in listed {
             self.time(TreePhase::Stat, path, 0, || fs::symlink_metadata(path))?;
+        }
+        Ok(())
+    }
+
+    /// Refuses files that are longer than the list of the archive says, as sparse ones are: nobody has
+    /// looked whether there is space for them.
+    fn check_size(&self) -> Result<(), String> {
+        let entries = below(&self.tree).map_err(failed("list", &self.tree))?;
+        // Each name of a file with several is another entry.
+        let files = entries.iter().filter(|(_, facts)| facts.is_file());
+        let sizes: HashMap<_, _> =
+            files.map(|(_, facts)| ((facts.dev(), facts.ino()), facts.len())).collect();
+        let unpacked = sizes.values().fold(0, |sum: u64, size| sum.saturating_add(*size));
+        let listed = self.plan.facts.file_bytes;
+        if unpacked > listed {
+            return Err(format!(
+                "the archive lists files of {listed} bytes, and unpacked they have {unpacked}: it has sparse \
+                 files of another size than it says"
+            ));
         }
         Ok(())
     }

@@ -117,6 +117,15 @@ fn what_does_not_fit_is_refused_with_both_sizes() {
     assert!(error.contains(" has "), "{error}");
 }
 
+/// As a sparse file whose map goes on behind the size that is listed.
+#[test]
+fn a_tree_that_is_larger_than_its_list_is_refused() {
+    let mut places = places();
+    places.facts.file_bytes -= 1;
+    let error = places.run().unwrap_err();
+    assert!(error.contains("unpacked they have") && error.contains("sparse"), "{error}");
+}
+
 #[test]
 fn an_archive_that_tar_cannot_read_is_an_error_with_its_words() {
     let places = places();
