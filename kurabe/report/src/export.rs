@@ -1,6 +1,8 @@
 //! A result for other programs and for other people: CSV with one line a trial, JSON with every
 //! sample, Markdown with the tables.
 
+use std::collections::BTreeMap;
+
 use lab::analysis::{Analysis, Comparison};
 use lab::plan::Plan;
 use lab::record::{Phase, Record, unfinished_block};
@@ -22,9 +24,12 @@ pub fn csv(records: &[Record]) -> String {
     let figures = distinct(metrics.map(|metric| (metric.name.clone(), metric.unit)));
     let checks = records.iter().flat_map(|record| &record.checks);
     let checks = distinct(checks.map(|check| check.name.as_str()));
-    let mut lines = Vec::new();
+    let (mut lines, mut unfinished) = (Vec::new(), BTreeMap::new());
     for record in records {
-        let is_whole = unfinished_block(records, &record.workload) != Some(record.block);
+        let last = unfinished
+            .entry(record.workload.as_str())
+            .or_insert_with_key(|workload| unfinished_block(records, workload));
+        let is_whole = *last != Some(record.block);
         let mut columns = csv_columns(record, is_whole || record.warmup);
         for (name, unit) in &figures {
             let metrics = record.load.as_ref().map_or(&[][..], |load| &load.metrics);

@@ -51,7 +51,7 @@ fn log(kind: &str, count: u64) -> String {
     String::from_utf8(bytes).unwrap()
 }
 
-fn fill(record: &mut Record) -> bool {
+pub fn fill(record: &mut Record) -> bool {
     complete(record, time_ns(record, &["ext4", "xfs", "raw"]));
     let mut load = workload_report(1e8 + f64::from(record.trial) * 1e5);
     load.series[0].marks = vec![SeriesMark { at_ns: 2_000_000_000, words: "sank".into() }];
