@@ -4,6 +4,7 @@
 mod harness;
 
 use std::fs;
+use std::path::{Path, PathBuf};
 
 use harness::{NOBODY, Site, root};
 
@@ -379,4 +380,63 @@ fn a_current_directory_that_is_gone_is_refused() {
     let ran = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
     assert_eq!(ran.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&ran.stderr).contains("the current directory: "));
+}
+
+/// A control group whose processes may have so much memory together; removed when dropped.
+struct LimitedGroup(PathBuf);
+
+impl LimitedGroup {
+    fn new(bytes: u64) -> Option<LimitedGroup> {
+        let name = format!("kurabe-test-{}", std::process::id());
+        for (root, limit) in
+            [("/sys/fs/cgroup", "memory.max"), ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")]
+        {
+            let path = Path::new(root).join(&name);
+            if fs::create_dir(&path).is_err() {
+                continue;
+            }
+            let group = LimitedGroup(path);
+            let limit = group.0.join(limit);
+            if limit.exists() && fs::write(limit, bytes.to_string()).is_ok() {
+                return Some(group);
+            }
+        }
+        eprintln!("SKIPPED: no control group with a limit of memory can be made here");
+        None
+    }
+}
+
+impl Drop for LimitedGroup {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+/// The kernel would kill whoever fills more than that.
+#[test]
+fn memory_is_refused_beyond_the_limit_of_a_control_group() {
+    if !root() {
+        return;
+    }
+    let Some(group) = LimitedGroup::new(640 << 20) else { return };
+    let facts = fs::read_to_string("/proc/meminfo").unwrap();
+    let available = facts.lines().find_map(|line| line.strip_prefix("MemAvailable:")).unwrap();
+    let kib: u64 = available.trim().trim_end_matches(" kB").parse().unwrap();
+    if kib < 2 << 20 {
+        eprintln!("SKIPPED: this machine would not have the memory without the group either");
+        return;
+    }
+    let site = Site::new();
+    let compare = |device: &str| {
+        let mut command = site.program("sh");
+        let enter = "echo $$ >\"$0/cgroup.procs\" && exec \"$@\"";
+        command.args(["-c", enter]).arg(&group.0).arg(harness::KURABE);
+        command.args(["compare", "ext4", "--device", device, "--runs", "1"]);
+        command.args(["--idle-wait", "50ms", "--out", "result", "--", "true"]);
+        site.finish(command)
+    };
+    compare("mem:1G").expect(2).says(&["mem:1G does not fit", "of memory are available"]);
+    site.expect_untouched(&[]);
+    compare("mem:64M").expect(0);
+    site.expect_nothing_left();
 }

@@ -192,3 +192,64 @@ fn a_result_is_written_by_one_kurabe_at_a_time() {
     running.finish().expect(0);
     assert_eq!(site.records().len(), 2);
 }
+
+/// The wall clock of whoever loads it jumps forwards and backwards by 19 years, each time that it is asked.
+const JUMPING_CLOCK: &str = r"
+#define _GNU_SOURCE
+#include <time.h>
+#include <unistd.h>
+#include <sys/syscall.h>
+int clock_gettime(clockid_t clock, struct timespec *now)
+{
+    static int calls;
+    int result = syscall(SYS_clock_gettime, clock, now);
+    if (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE)
+        now->tv_sec += __atomic_fetch_add(&calls, 1, __ATOMIC_RELAXED) % 2 ? -600000000 : 600000000;
+    return result;
+}
+";
+
+#[test]
+fn a_clock_that_jumps_changes_nothing_but_the_moments_in_the_records() {
+    if !root() {
+        return;
+    }
+    let site = Site::new();
+    let (source, library) = (site.home().join("clock.c"), site.home().join("clock.so"));
+    fs::write(&source, JUMPING_CLOCK).unwrap();
+    let mut compile = std::process::Command::new("cc");
+    compile.args(["-shared", "-fPIC", "-o"]).args([&library, &source]);
+    if !compile.output().is_ok_and(|output| output.status.success()) {
+        eprintln!("SKIPPED: there is no C compiler");
+        return;
+    }
+    let jumping = |mut command: std::process::Command| {
+        command.env("LD_PRELOAD", &library);
+        command
+    };
+    // Bounds and waits of every kind, and another kurabe that looks for what the dead have left.
+    let flags = ["--runs", "2", "--timeout", "10m", "--budget", "20m", "--one-at-a-time"];
+    let study = site.compare_command(&["ext4", "ext2"], &flags, &["echo x >x; sleep 0.3"]);
+    let running = site.start(jumping(study));
+    wait_until("a trial has ended", || records_so_far(&site) > 0);
+    site.finish(jumping(site.kurabe(&["clean"]))).expect(0);
+    signal(running.number(), Signal::INT);
+    running.finish().expect(130);
+    site.finish(jumping(site.kurabe(&["resume", "result"]))).expect(0);
+    let records = site.records();
+    // The round that was interrupted is begun anew.
+    let kinds = harness::kinds(&records);
+    assert!(kinds.iter().filter(|kind| **kind == "completed").count() >= 4, "{kinds:?}");
+    assert!(!kinds.contains(&"failed"), "{kinds:?}");
+    const YEAR_NS: u64 = 365 * 86_400 * 1_000_000_000;
+    let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64;
+    for record in &records {
+        // The clock did jump, and what was measured is no year long.
+        let began = record["started_unix_ns"].as_u64().unwrap();
+        assert!(began.abs_diff(now) > 15 * YEAR_NS, "{record}");
+        let phases = record["phases"].as_array().unwrap();
+        let elapsed = phases.iter().map(|phase| phase["elapsed_ns"].as_u64().unwrap());
+        assert!(elapsed.sum::<u64>() < YEAR_NS, "{record}");
+    }
+    site.expect_nothing_left();
+}

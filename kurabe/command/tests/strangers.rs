@@ -268,17 +268,67 @@ fn a_hostile_archive_changes_nothing_outside_of_its_contender() {
         &[whole, ("-rf", b'0', "", "x"), ("tree/\x1b[31m\n-rw-r--r-- 0/0 9999", b'0', "", "x")],
         &[whole, (&long, b'5', "", ""), ("", b'0', "", "x")],
     ];
+    let done = |program: &str, words: &[&str]| {
+        let mut command = site.program(program);
+        command.args(words).output().unwrap();
+    };
     let contender = format!("dir:{}", place.display());
     for (number, members) in archives.into_iter().enumerate() {
         fs::write(site.work().join("a.tar"), archive(members)).unwrap();
-        let flags = ["--tree", "a.tar", "--runs", "1", "--idle-wait", "50ms", "--out", "result"];
-        let ran = bounded(&site, &[&["compare", &contender], &flags[..]].concat());
+        if number < 3 {
+            // The trap works with a tar that obeys.
+            done("tar", &["-xPf", "a.tar", "-C", "place"]);
+            assert_eq!(fs::read_to_string(&precious).unwrap(), "overwritten", "{number}");
+            fs::write(&precious, "precious").unwrap();
+            fs::remove_dir_all(place.join("tree")).unwrap();
+        }
+        // Links on an image too, all others packed once more.
+        let flags = ["--runs", "1", "--idle-wait", "50ms", "--out", "result", "--tree"];
+        let packed = ["compare", &contender, "a.tar.gz"];
+        let on_image = ["compare", &contender, "ext4", "--device", "mem:64M", "a.tar"];
+        done("gzip", &["-kf", "a.tar"]);
+        let (last, first) =
+            if matches!(number, 2 | 4) { &on_image[..] } else { &packed }.split_last().unwrap();
+        let ran = bounded(&site, &[first, &flags, &[last]].concat());
         assert!(matches!(ran.code, Some(0..=2)), "{number}: {}", ran.stderr);
         assert_eq!(fs::read_to_string(&precious).unwrap(), "precious", "{number}");
         assert_eq!(fs::read_dir(&outside).unwrap().count(), 1, "{number}");
         assert_eq!(fs::read_dir(&place).unwrap().count(), 0, "{number}");
         assert!(!ran.stderr.contains('\x1b'), "{number}: {}", ran.stderr);
         let _ = fs::remove_dir_all(site.work().join("result"));
+        site.expect_nothing_left();
+    }
+}
+
+/// What an archive says that it holds is believed only to refuse it.
+#[test]
+fn an_archive_that_grows_is_refused_before_anything_is_made() {
+    if !root() {
+        return;
+    }
+    let site = Site::new();
+    let shell = "truncate -s 1T sparse; tar -cSf sparse.tar sparse; gzip -k sparse.tar; rm sparse\n\
+        truncate -s 1G zeros; tar -czf zeros.tar.gz zeros; rm zeros";
+    let mut pack = site.program("sh");
+    assert!(pack.args(["-ec", shell]).status().unwrap().success());
+    // A header that promises 8 GiB, and no byte of them.
+    let mut cut = archive(&[("tree/file", b'0', "", "")]);
+    cut[124..135].copy_from_slice(b"77777777777");
+    cut[148..156].fill(b' ');
+    let sum: u32 = cut[..512].iter().map(|byte| u32::from(*byte)).sum();
+    cut[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+    fs::write(site.work().join("cut.tar"), cut).unwrap();
+    for (name, said) in [
+        ("sparse.tar", "archive and its tree need"),
+        ("sparse.tar.gz", "archive and its tree need"),
+        ("zeros.tar.gz", "archive and its tree need"),
+        ("cut.tar", "tar"),
+    ] {
+        let facts = fs::metadata(site.work().join(name)).unwrap();
+        assert!(facts.len() < 2 << 20, "{name}: {}", facts.len());
+        let flags = ["--device", "mem:64M", "--runs", "1", "--out", "result", "--tree", name];
+        bounded(&site, &[&["compare", "ext4"], &flags[..]].concat()).expect(2).says(&[said]);
+        assert!(!site.work().join("result").exists(), "{name}");
         site.expect_nothing_left();
     }
 }

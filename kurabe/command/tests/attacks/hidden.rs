@@ -120,23 +120,35 @@ fn what_is_mounted_during_the_run_does_not_appear() {
     let (home, later) = (site.home().display().to_string(), site.home().join("later"));
     fs::create_dir(&later).unwrap();
     let later = later.display();
-    // The job says that it has begun, and tries for as long as the host takes to mount.
+    // The job says that it has begun, and tries until the host has looked, or for a minute.
     let job = format!(
-        "exec 2>/dev/null\ntouch $KURABE_DIR/begun\n\
-         for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20\n\
+        "exec 2>/dev/null\ntouch $KURABE_DIR/begun; i=0\n\
+         until [ -e $KURABE_DIR/seen ] || [ $((i += 1)) -gt 600 ]\n\
          do touch {later}/evil /usr/local/evil /opt/evil $KURABE_DIR/in/evil; sleep 0.1; done; true\n"
     );
-    let host = format!(
-        "run \"$@\" & \
-         until begun=$(ls -d {home}/place/*/*/begun 2>/dev/null); do sleep 0.05; done\n\
-         place=${{begun%/begun}}; mkdir $place/in; mount -t tmpfs x $place/in\n\
-         for at in {later} /usr/local /opt; do mount -t tmpfs x $at; done\n\
-         wait $!; code=$?\n\
-         for at in {later} /usr/local /opt; do [ ! -e $at/evil ] || echo \"EVIL: $at\"; done\n\
-         [ ! -e $place/in/evil ] || echo \"EVIL: $place/in\"\n\
-         exit $code\n"
-    );
-    let ran = run_with_shared_mounts(&site, &prerun(&job), &host);
+    let host = |command: &str| {
+        format!(
+            "{command} & i=0\n\
+             until begun=$(ls -d {home}/place/*/*/begun 2>/dev/null) || [ $((i += 1)) -gt 1000 ]\n\
+             do sleep 0.05; done\n\
+             place=${{begun%/begun}}; mkdir $place/in\n\
+             for at in $place/in {later} /usr/local /opt; do mount -t tmpfs x $at; done\n\
+             sleep 1\n\
+             for at in $place/in {later} /usr/local /opt; do [ ! -e $at/evil ] || echo EVIL; done\n\
+             umount -l $place/in; touch $place/seen\n\
+             wait $!\n"
+        )
+    };
+    // The trap works: without kurabe all four are reached.
+    let (script, place) = (site.home().join("job"), site.home().join("place/a/b"));
+    fs::write(&script, &job).unwrap();
+    fs::create_dir_all(&place).unwrap();
+    let plain = format!("KURABE_DIR={} sh {}", place.display(), script.display());
+    let ran = run_with_shared_mounts(&site, "", &host(&plain)).expect(0);
+    assert_eq!(ran.stdout.matches("EVIL").count(), 4, "the trap does not work: {ran:#?}");
+    fs::remove_dir_all(site.home().join("place")).unwrap();
+
+    let ran = run_with_shared_mounts(&site, &prerun(&job), &host("run \"$@\"")).expect(0);
     assert!(!ran.stdout.contains("EVIL"), "a mount appeared and can be written: {ran:#?}");
     expect_unharmed(&site, &ran);
 }
