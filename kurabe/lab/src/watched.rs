@@ -117,6 +117,15 @@ impl Disturbed {
         all
     }
 
+    /// `steal: 12, throttling: 2`; a single cause without its number, which is that of all.
+    pub fn causes_text(&self) -> String {
+        if let [(cause, _)] = self.causes.as_slice() {
+            return cause.words().into();
+        }
+        let causes = self.causes.iter().map(|(cause, runs)| format!("{}: {runs}", cause.words()));
+        causes.collect::<Vec<_>>().join(", ")
+    }
+
     pub fn add(&mut self, cause: DisturbanceCause, runs: usize) {
         match self.causes.iter_mut().find(|(known, _)| *known == cause) {
             Some((_, count)) => *count += runs,
@@ -133,11 +142,9 @@ impl Disturbed {
 }
 
 impl fmt::Display for Disturbed {
-    /// `14 of 300 runs, steal: 12, throttling: 2`.
+    /// `14 of 300 runs, steal: 12, throttling: 2`, `1 of 3 runs, steal`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let causes = self.causes.iter().map(|(cause, runs)| format!("{}: {runs}", cause.words()));
-        let causes: Vec<String> = causes.collect();
-        write!(f, "{} of {} runs, {}", self.runs(), self.of, causes.join(", "))
+        write!(f, "{} of {} runs, {}", self.runs(), self.of, self.causes_text())
     }
 }
 

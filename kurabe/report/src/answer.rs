@@ -252,7 +252,11 @@ fn disturbance(analysis: &Analysis) -> Option<String> {
     let contenders = analysis.workloads.iter().flat_map(|workload| &workload.contenders);
     let all = Disturbed::of_all(contenders.filter_map(|one| one.disturbed.as_ref()));
     let is_much = all.runs() > 0 && all.runs() * DISTURBED_TOLD >= all.of;
-    is_much.then(|| format!("the machine disturbed {all}; a quiet one decides sooner"))
+    // Whose runs were all quiet is not among them, nor whose were mostly disturbed, so there is no share.
+    is_much.then(|| {
+        let (runs, causes) = (text::counted(all.runs(), "run"), all.causes_text());
+        format!("the machine disturbed {runs} ({causes}); a quiet one decides sooner")
+    })
 }
 
 /// One run in so many that the machine disturbed is told of.

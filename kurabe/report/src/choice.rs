@@ -19,7 +19,10 @@ use crate::{checks, text};
 /// What to choose: a sentence for each workload, loads of which the same is said together.
 pub fn sentences(workloads: &[WorkloadAnalysis], plan: &Plan) -> Vec<String> {
     if let [workload] = workloads {
-        return vec![sentence(workload, plan)];
+        let said = sentence(workload, plan);
+        // Labels are as they were written.
+        let begins_with_label = !said.starts_with("inconclusive against ");
+        return vec![if begins_with_label { said } else { text::capitalised(&said) }];
     }
     let mut all: Vec<Said> = Vec::new();
     for workload in workloads {

@@ -268,7 +268,7 @@ mod tests {
         assert_eq!(analysis.workloads[0].contenders[0].disturbed, None);
         let told = told(&analysis);
         let expected = "xfs against ext4 is slower; without the disturbed runs: same within 5 % \
-            (xfs: 16 of 80 runs, throttling: 16)";
+            (xfs: 16 of 80 runs, throttling)";
         assert!(told.len() == 1 && told[0].contains(expected), "{told:?}");
     }
 

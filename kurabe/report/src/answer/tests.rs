@@ -462,7 +462,7 @@ fn a_study_that_does_not_decide_says_what_the_machine_did() {
     };
     assert!(!told(0).contains("the machine disturbed"), "{}", told(0));
     let text = told(100_000_000).split_whitespace().collect::<Vec<_>>().join(" ");
-    let expected = "The machine disturbed 3 of 3 runs, steal: 3; a quiet one decides sooner.";
+    let expected = "The machine disturbed 3 runs (steal); a quiet one decides sooner.";
     assert!(text.contains(expected), "{text}");
 }
 
