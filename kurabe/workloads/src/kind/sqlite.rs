@@ -188,8 +188,9 @@ impl Iterator for Work<'_> {
     type Item = (usize, Vec<u64>);
 
     fn next(&mut self) -> Option<(usize, Vec<u64>)> {
-        let mix = self.load.mix;
-        let mut place = self.random.random_range(0..mix.iter().sum());
+        // A stored plan may say anything: a mix of nothing is no work.
+        let mix = self.load.mix.map(u64::from);
+        let mut place = self.random.random_range(0..mix.iter().sum::<u64>().max(1));
         let operation = mix.iter().position(|part| match place.checked_sub(*part) {
             Some(rest) => {
                 place = rest;
@@ -202,7 +203,7 @@ impl Iterator for Work<'_> {
                 self.rows += 1;
                 self.rows
             } else {
-                self.random.random_range(1..=self.rows)
+                self.random.random_range(1..=self.rows.max(1))
             }
         });
         Some((operation, keys.collect()))
