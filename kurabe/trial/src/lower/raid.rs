@@ -99,8 +99,10 @@ const fn raid(
             limit_resync("1");
             let path = path(place);
             let mut assemble = words(&["mdadm", "--assemble", "--run", &path]);
-            if place.lost.is_some() {
-                // The kernel starts none by itself that lacks a member and was being written.
+            let has_log = place.options(ALL_OPTIONS).any(|word| word.ends_with("=ppl"));
+            if place.lost.is_some() && !has_log {
+                // The kernel starts none by itself that lacks a member and was being written. One with a
+                // partial parity log it does; forced, it would be marked clean, and the log not replayed.
                 assemble.push("--force".into());
             }
             assemble.extend(members::left(place));
