@@ -302,3 +302,14 @@ fn the_clock_on_the_wall_is_asked_only_for_moments_that_are_recorded() {
     ];
     assert_eq!(found, known.map(String::from).into());
 }
+
+/// Many a sh leaves out what is to be done at EXIT when a signal ends it.
+#[test]
+fn scripts_that_clean_up_do_so_after_a_signal_too() {
+    for entry in fs::read_dir(root().join("scripts")).unwrap() {
+        let path = entry.unwrap().path();
+        let text = fs::read_to_string(&path).unwrap();
+        let cleans = text.lines().any(|line| line.contains("trap ") && line.ends_with(" EXIT"));
+        assert!(!cleans || text.contains("INT TERM"), "{}", path.display());
+    }
+}
