@@ -30,6 +30,8 @@ fn a_block_has_equal_turns_and_its_records_their_mean() {
     // What the setup makes is there in every turn, though every run takes it away.
     let setup = ["--setup", "echo there > file", "--cleanup", "test ! -e file"];
     let flags = flags(&[&["--rounds", "2"], &setup[..]].concat());
+    // A run that takes half of it is the only one of its round.
+    let flags: Vec<_> = flags.iter().map(|f| if *f == "300ms" { "4s" } else { f }).collect();
     site.compare(&CONTENDERS, &flags, &["test -s file && rm file && head -c 1M /dev/zero > new"])
         .expect(0);
     let records = site.records();

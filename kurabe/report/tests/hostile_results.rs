@@ -98,7 +98,11 @@ fn a_report_takes_work_in_proportion_to_its_rounds() {
     };
     for ((name, few), (_, many)) in of(150).into_iter().zip(of(600)) {
         println!("{name}: {few} and {many} ns of CPU");
-        assert!(many < 8 * few, "{name}: {few} ns, and {many} ns for four times as much");
+        // Some kernels count in steps of milliseconds.
+        assert!(
+            many < 8 * few.max(10_000_000),
+            "{name}: {few} ns, and {many} ns for four times as much"
+        );
     }
 }
 
