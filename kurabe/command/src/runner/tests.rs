@@ -163,19 +163,18 @@ impl Executor for MockExecutor<'_, '_> {
         }
         for record in &mut records {
             record.elapsed_ns = (mock.clock.get() - begun).as_nanos() as u64;
-            let times = record.slices.iter().map(RunRecord::time_ns);
-            let mean_ns = times.sum::<u64>() / record.slices.len().max(1) as u64;
-            record.phases = [(Phase::Run, mean_ns), (Phase::Sync, 0)]
-                .map(|(phase, elapsed_ns)| PhaseRecord {
-                    phase,
-                    elapsed_ns,
-                    device: None,
-                    machine_cpu_ns: None,
-                })
-                .into();
+            record.phases = phases_of(&record.slices);
         }
         records
     }
+}
+
+/// The phases of a record with these runs, of which run has their mean.
+fn phases_of(runs: &[RunRecord]) -> Vec<PhaseRecord> {
+    let mean_ns = runs.iter().map(RunRecord::time_ns).sum::<u64>() / runs.len().max(1) as u64;
+    let phase =
+        |(phase, elapsed_ns)| PhaseRecord { phase, elapsed_ns, device: None, machine_cpu_ns: None };
+    [(Phase::Run, mean_ns), (Phase::Sync, 0)].map(phase).into()
 }
 
 impl Observer for MockObserver<'_, '_> {

@@ -83,16 +83,7 @@ impl Machine {
 
     fn record(&self, spec: &TrialSpec, begun: Duration, runs: Vec<RunRecord>) -> Record {
         let mut record = Record::begun(spec, begun.as_nanos() as u64);
-        let times = runs.iter().map(RunRecord::time_ns);
-        let mean_ns = times.sum::<u64>() / runs.len().max(1) as u64;
-        record.phases = [(Phase::Run, mean_ns), (Phase::Sync, 0)]
-            .map(|(phase, elapsed_ns)| PhaseRecord {
-                phase,
-                elapsed_ns,
-                device: None,
-                machine_cpu_ns: None,
-            })
-            .into();
+        record.phases = phases_of(&runs);
         record.outcome = Outcome::Completed;
         record.slices = runs;
         record
