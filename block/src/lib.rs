@@ -41,7 +41,7 @@ pub use faulty::{Fault, FaultyDevice};
 pub use file::{DirectAccess, FileDevice, FileDeviceOptions};
 pub use memory::MemoryDevice;
 pub use server::Server;
-pub use sys::{LoopStatus, loop_status, remove_loop};
+pub use sys::{LoopStatus, fill_words, loop_status, mix, remove_loop, word_at};
 pub use turns::{wait_until, waiting};
 
 /// A device of `len` bytes, read and written at offsets from many threads at once.

@@ -1,11 +1,14 @@
 //! The only unsafe code of this crate: aligned memory, the ioctls that no safe
-//! wrapper covers, and the queues of `io_uring`.
+//! wrapper covers, the queues of `io_uring`, and instructions that not every processor has.
 //!
 //! Everything here is a thin, total function; policy (what to do with a refusal) lies with the
 //! callers. Invariant: an [`AlignedMemory`] owns its allocation and never changes its layout.
 
 mod pieces;
 pub(crate) mod ring;
+mod words;
+
+pub use words::{fill_words, mix, word_at};
 
 use std::alloc::{Layout, alloc, alloc_zeroed, dealloc, handle_alloc_error};
 use std::io;

@@ -8,12 +8,16 @@
 //!
 //! Must not know: stores, commands.
 
+use block::{fill_words, word_at};
 use serde::{Deserialize, Serialize};
 
-use super::random::{mix, word_at};
+use super::random::mix;
 
 /// Bytes around a difference that are shown.
 const SHOWN_BYTES: usize = 16;
+
+/// Bytes that are compared at once: whole words that stay in the processor's first cache.
+const PART_BYTES: usize = 4096;
 
 /// Which contents an object has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,16 +36,7 @@ impl ContentIdentity {
 
     /// Fills the buffer with the contents from their beginning.
     pub fn fill(&self, buffer: &mut [u8]) {
-        let start = self.start();
-        let mut words = buffer.chunks_exact_mut(8);
-        let mut place = 0;
-        for word in &mut words {
-            word.copy_from_slice(&word_at(start, place).to_le_bytes());
-            place += 1;
-        }
-        let rest = words.into_remainder();
-        let last = word_at(start, place).to_le_bytes();
-        rest.copy_from_slice(&last[..rest.len()]);
+        fill_words(self.start(), 0, buffer);
     }
 
     fn byte(&self, offset: usize) -> u8 {
@@ -51,16 +46,17 @@ impl ContentIdentity {
     /// The first offset at which `found` is not the beginning of the contents.
     fn first_difference(&self, found: &[u8]) -> Option<usize> {
         let start = self.start();
-        let words = found.chunks_exact(8);
-        let rest = words.remainder();
-        let whole = found.len() - rest.len();
-        for (place, word) in words.enumerate() {
-            if word != word_at(start, place as u64).to_le_bytes() {
-                let offset = place * 8;
-                return (offset..offset + 8).find(|&at| found[at] != self.byte(at));
+        let mut expected = [0; PART_BYTES];
+        let mut parts = found.chunks(PART_BYTES).enumerate();
+        parts.find_map(|(number, part)| {
+            let expected = &mut expected[..part.len()];
+            fill_words(start, (number * PART_BYTES / 8) as u64, expected);
+            if expected == part {
+                return None;
             }
-        }
-        (whole..found.len()).find(|&at| found[at] != self.byte(at))
+            let differs = expected.iter().zip(part).position(|(expected, found)| expected != found);
+            differs.map(|at| number * PART_BYTES + at)
+        })
     }
 
     /// Compares what a store gave back with what it was given.

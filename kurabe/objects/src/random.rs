@@ -1,10 +1,12 @@
 //! Random numbers that are the same for the same seed, on every machine and in every release.
 //!
-//! The generator is written out here, and the logarithm and exponential come from a portable
+//! The generators are written out here and in `block`, and the logarithm and exponential come from a portable
 //! library, because a command stream must be a pure function of text and seed: neither a new
 //! release of a random-number crate nor another C library may change it.
 //!
 //! Must not know: what the numbers are used for.
+
+pub use block::{mix, word_at};
 
 /// xoshiro256++ (Blackman and Vigna, "Scrambled linear pseudorandom number generators", 2018),
 /// seeded through SplitMix64 as its authors advise.
@@ -15,12 +17,7 @@ pub struct Random {
 
 impl Random {
     pub fn new(seed: u64) -> Random {
-        let mut split = seed;
-        let mut next = || {
-            split = split.wrapping_add(GOLDEN);
-            mix(split)
-        };
-        Random { state: [next(), next(), next(), next()] }
+        Random { state: [0, 1, 2, 3].map(|place| word_at(seed, place)) }
     }
 
     /// 64 random bits.
@@ -66,23 +63,6 @@ impl Random {
     pub fn exponential(&mut self) -> f64 {
         -libm::log(self.unit())
     }
-}
-
-const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
-
-/// The finaliser of SplitMix64 (Steele, Lea and Flood, 2014): a bijection in which every bit of
-/// the argument moves about half the bits of the result.
-#[inline]
-pub fn mix(mut bits: u64) -> u64 {
-    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    bits ^ (bits >> 31)
-}
-
-/// The `place`th word of the SplitMix64 sequence that starts at `start`.
-#[inline]
-pub fn word_at(start: u64, place: u64) -> u64 {
-    mix(start.wrapping_add(place.wrapping_add(1).wrapping_mul(GOLDEN)))
 }
 
 /// Ranks 1 to n with probability proportional to `rank ^ -exponent`, in constant time for any n

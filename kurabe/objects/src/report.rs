@@ -18,6 +18,9 @@ pub struct Report {
     pub store_options: StoreOptions,
     /// What it said of itself.
     pub store_facts: BTreeMap<String, String>,
+    /// What is left in it after the final sync, in bytes.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub store_usage: BTreeMap<String, u64>,
     /// What it was going to do.
     pub plan: ProgramPlan,
     /// Whether that was going to fit.

@@ -132,6 +132,7 @@ pub fn run(
         // Whoever hears nothing any more has ended the trial.
         let _ = acknowledgements.end_sync(promised);
     }
+    let store_usage = store.usage();
     let store_written_bytes =
         store.written_bytes().zip(made_of_bytes).map(|(all, made_of)| all - made_of);
     drop(store);
@@ -144,6 +145,7 @@ pub fn run(
         store: kind.name.to_owned(),
         store_options,
         store_facts,
+        store_usage,
         plan,
         fit,
         threads: threads(program),

@@ -165,6 +165,10 @@ fn a_store_holds_as_many_small_objects_as_the_program_keeps() {
     let report =
         run(&program, &verified(), &StoreLocation::Open(device), "lump", &mut quietly).unwrap();
     assert_eq!((report.outcome, report.live_objects), (ProgramOutcome::Completed, 6000));
+    let bytes = |name| report.store_usage[name];
+    // A value of 100 bytes takes a unit of 512.
+    assert!(bytes("free_bytes") <= bytes("data_bytes") - 6000 * 512, "{:?}", report.store_usage);
+    assert!((1..=bytes("free_bytes")).contains(&bytes("longest_free_bytes")));
 }
 
 #[test]

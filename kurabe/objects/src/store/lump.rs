@@ -172,6 +172,15 @@ impl Store for Lump {
             ("durability".to_owned(), format!("{:?}", self.durability)),
         ])
     }
+
+    fn usage(&self) -> BTreeMap<String, u64> {
+        let usage = self.store.usage();
+        BTreeMap::from([
+            ("data_bytes".to_owned(), usage.data_bytes),
+            ("free_bytes".to_owned(), usage.free_bytes),
+            ("longest_free_bytes".to_owned(), usage.longest_free_bytes),
+        ])
+    }
 }
 
 impl StoreSession for LumpSession<'_> {

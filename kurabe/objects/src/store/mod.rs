@@ -48,6 +48,11 @@ pub trait Store: Send + Sync {
 
     /// What the store says of itself: sizes, options in force.
     fn facts(&self) -> BTreeMap<String, String>;
+
+    /// What is left in it, in bytes, for a store that knows; asked after the final sync.
+    fn usage(&self) -> BTreeMap<String, u64> {
+        BTreeMap::new()
+    }
 }
 
 /// One thread's way into a store.

@@ -11,7 +11,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use block::{ALIGNMENT, AlignedBuffer};
+use block::{ALIGNMENT, AlignedBuffer, fill_words};
 use rustix::fs::SeekFrom;
 
 use crate::stop::StopFlag;
@@ -77,20 +77,10 @@ struct WriteError {
 
 /// Fills `buffer` with the bytes that belong at `offset`, a multiple of 8.
 ///
-/// The stream is SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators,
-/// 2014) counted by position: each word is the mixed sum of the seed and the word's number times
-/// the golden gamma.
+/// They are word `offset / 8` and those after it of a sequence that begins at the seed.
 pub fn random_bytes(seed: u64, offset: u64, buffer: &mut [u8]) {
     debug_assert!(offset.is_multiple_of(8) && buffer.len().is_multiple_of(8));
-    const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
-    let mut state = seed.wrapping_add((offset / 8).wrapping_mul(GAMMA));
-    for word in buffer.chunks_exact_mut(8) {
-        state = state.wrapping_add(GAMMA);
-        let mut mixed = state;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        word.copy_from_slice(&(mixed ^ (mixed >> 31)).to_le_bytes());
-    }
+    fill_words(seed, offset / 8, buffer);
 }
 
 /// Writes the bytes of `seed` over the first `size_bytes` of `file` and makes them durable.
