@@ -30,6 +30,8 @@ pub(super) const KIND: StoreKind = StoreKind {
 };
 
 const TRANSFER_BYTES: u64 = 1 << 20;
+/// Transfers with contents of their own: more than a processor's caches hold, as with the values of a store.
+const TRANSFERS_MAX: u64 = 64;
 
 fn open(place: &StoreLocation, _: &StoreOptions) -> Result<Box<dyn Store>, StoreError> {
     let device: Arc<dyn BlockDevice> = match place {
@@ -49,16 +51,18 @@ fn open(place: &StoreLocation, _: &StoreOptions) -> Result<Box<dyn Store>, Store
     if places == 0 {
         return Err(StoreError::Refused("the store 'sequential' needs a device of 1 MiB".into()));
     }
-    let mut transfer = AlignedBuffer::zeroed(TRANSFER_BYTES as usize);
-    ContentIdentity { salt: 0, key: 0, version: 0 }.fill(&mut transfer);
-    Ok(Box::new(Sequential { device, places, transfer, taken_bytes: AtomicU64::new(0) }))
+    let contents_bytes = places.min(TRANSFERS_MAX) * TRANSFER_BYTES;
+    let mut contents = AlignedBuffer::zeroed(contents_bytes as usize);
+    ContentIdentity { salt: 0, key: 0, version: 0 }.fill(&mut contents);
+    Ok(Box::new(Sequential { device, places, contents, taken_bytes: AtomicU64::new(0) }))
 }
 
 struct Sequential {
     device: Arc<dyn BlockDevice>,
     /// Transfers that the device has room for; then it begins anew.
     places: u64,
-    transfer: AlignedBuffer,
+    /// Of the transfers, which begin anew after the last.
+    contents: AlignedBuffer,
     taken_bytes: AtomicU64,
 }
 
@@ -70,7 +74,8 @@ struct SequentialSession<'a> {
 impl Sequential {
     fn write(&self, number: u64) -> Result<(), StoreError> {
         let offset = number % self.places * TRANSFER_BYTES;
-        let written = self.device.write_at(&self.transfer, offset);
+        let at = (number * TRANSFER_BYTES) as usize % self.contents.len();
+        let written = self.device.write_at(&self.contents[at..][..TRANSFER_BYTES as usize], offset);
         written.map_err(|error| StoreError::Failed(format!("writing at byte {offset}: {error}")))
     }
 }
