@@ -500,6 +500,27 @@ fn what_a_killed_kurabe_left_running_is_ended_by_the_ledger() {
     assert_eq!(groups_named(Path::new("/sys/fs/cgroup"), name), [""; 0].map(PathBuf::from));
 }
 
+/// Where a run has no process namespace of its own, the kernel ends the command all the same, also when it
+/// became another user.
+#[test]
+fn a_command_ends_with_a_killed_kurabe_before_any_cleaning() {
+    if !root() {
+        return;
+    }
+    for (number, user) in [(4, &[][..]), (5, &USER)] {
+        let site = Site::new();
+        let seconds = own_seconds(number);
+        let running =
+            site.start(site.compare_command(&[&directory(&site)], user, &["sleep", &seconds]));
+        wait_until("the command runs", || !sleepers(&seconds).is_empty());
+        signal(running.number(), Signal::KILL);
+        running.reap();
+        wait_until("the command has ended", || sleepers(&seconds).is_empty());
+        site.run(&["clean"]).expect(0);
+        site.expect_nothing_left();
+    }
+}
+
 /// The control groups of this name.
 fn groups_named(directory: &Path, name: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();

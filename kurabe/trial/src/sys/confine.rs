@@ -8,7 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 
 use rustix::fs::{Mode, OFlags, openat};
-use rustix::process::{Gid, Pid, Uid};
+use rustix::process::{Gid, Pid, Signal, Uid, getpid, getppid};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -58,6 +58,7 @@ pub fn monotonic_ns() -> u64 {
 /// Makes the command the first process of a session and group of its own, so that it has no
 /// terminal. `group` is the open directory of the control group that it joins. With an identity it
 /// becomes that user for good: no capability, no way back by a setuid program, none of the caller's keys.
+/// It is killed when the thread that starts it ends, so that thread has to wait for it.
 pub fn confine(
     command: &mut Command,
     group: Option<OwnedFd>,
@@ -65,6 +66,7 @@ pub fn confine(
     mut enclosing: Option<Enclosing>,
 ) -> io::Result<BeforeExec> {
     let (reader, writer) = io::pipe()?;
+    let parent = getpid();
     // SAFETY: the hook runs between fork and exec and makes plain system calls on memory that was
     // allocated before: no allocation, no lock, nothing that is not async-signal-safe. The child
     // has one thread, so what the kernel keeps for a thread is the process's.
@@ -77,6 +79,12 @@ pub fn confine(
             rustix::process::setsid()?;
             if let Some(identity) = &identity {
                 become_user(identity)?;
+            }
+            // After the user was changed, which the kernel answers by forgetting what was asked for before.
+            rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+            // The parent may have died before the line above. In a namespace of its own it is not seen.
+            if enclosing.is_none() && getppid() != Some(parent) {
+                return Err(io::Error::from_raw_os_error(libc::ESRCH));
             }
             // Last: entering a group can take the kernel milliseconds, which are not the command's.
             let said = [process, monotonic_ns()].map(u64::to_ne_bytes);
@@ -103,7 +111,7 @@ fn enter(group: &OwnedFd) -> io::Result<u64> {
     // SAFETY: without CLONE_VM the child has a copy of all memory and returns here as of fork(2); the
     // arguments live until then and have the size that is said.
     match unsafe { libc::syscall(libc::SYS_clone3, &arguments, size_of_val(&arguments)) } {
-        0 => Ok(rustix::process::getpid().as_raw_nonzero().get() as u64),
+        0 => Ok(getpid().as_raw_nonzero().get() as u64),
         // SAFETY: it ends this process without running anything.
         1.. => unsafe { libc::_exit(0) },
         _ => {
