@@ -7,7 +7,7 @@
 //! [`Image`] has its files open, so that removing it disturbs nobody.
 
 use std::collections::BTreeSet;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::os::fd::AsRawFd;
@@ -35,6 +35,8 @@ const CARRIERS: &[&str] = &["fuse", "loop", "crc32c_generic", "crc32c_intel"];
 
 /// How long a lock is waited for that a killed builder's children may still hold.
 const UNLOCK_WAIT_MAX: Duration = Duration::from_secs(2);
+/// How long what unpacks a package goes on at most after the builder that had started it was killed.
+const UNPACK_MAX: Duration = Duration::from_secs(60);
 const KERNELS: &str = "kernels";
 const BUILT: &str = "built";
 const IMAGES: &str = "images";
@@ -269,9 +271,7 @@ impl ImageStore {
         };
         // Somebody may have built on meanwhile.
         let names = unfinished(&directory)?;
-        for name in &names {
-            directory.remove_tree(name)?;
-        }
+        names.iter().try_for_each(|name| remove_left(&directory, name))?;
         Ok(names.len())
     }
 
@@ -344,7 +344,7 @@ impl ImageStore {
     /// A new directory to work in; what dead builders left is removed first.
     fn work_directory(&self) -> Result<Work<'_>, Error> {
         for name in unfinished(&self.directory)? {
-            self.directory.remove_tree(&name)?;
+            remove_left(&self.directory, &name)?;
         }
         let name = format!(".work-{:016x}", rand::random::<u64>());
         self.directory.make_directory(&name, 0o700)?;
@@ -657,6 +657,19 @@ fn unfinished(directory: &Directory) -> Result<Vec<OsString>, Error> {
     let mut names = directory.names()?;
     names.retain(|name| name.as_encoded_bytes().starts_with(b"."));
     Ok(names)
+}
+
+/// Removes what a builder left. Where it was killed, what it had started writes there until it notices that the pipe
+/// it reads from has ended.
+fn remove_left(directory: &Directory, name: &OsStr) -> Result<(), Error> {
+    let until = Instant::now() + UNPACK_MAX;
+    while let Err(refused) = directory.remove_tree(name) {
+        if Instant::now() >= until {
+            return Err(refused.into());
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    Ok(())
 }
 
 /// A directory that goes away.

@@ -1,5 +1,7 @@
 //! What becomes of a kernel of the user's.
 
+use std::os::unix::fs::PermissionsExt;
+
 use super::*;
 
 /// A bzImage as far as its header goes.
@@ -32,4 +34,34 @@ fn a_kernel_whose_release_is_a_path_is_refused_and_the_machines_modules_stay() {
         }
         assert!(refused.contains("bzImage") && refused.contains("is not the release"), "{refused}");
     }
+}
+
+/// A package is unpacked by processes that the end of the builder does not end.
+#[test]
+fn what_is_still_written_to_is_removed_once_the_writer_ends() {
+    let home = tempfile::tempdir().unwrap();
+    let own = Directory::private(&home.path().join("own")).unwrap();
+    let left = home.path().join("own/guests/.work-0");
+    fs::create_dir_all(&left).unwrap();
+    fs::set_permissions(home.path().join("own/guests"), fs::Permissions::from_mode(0o700)).unwrap();
+    // While these are removed others are made, which a removal that does not wait trips over.
+    for number in 0..3000 {
+        fs::write(left.join(number.to_string()), "").unwrap();
+    }
+    let until = Instant::now() + Duration::from_millis(500);
+    let write = |writer: usize| {
+        let mut files = 0..;
+        while Instant::now() < until
+            && fs::write(left.join(format!("{writer}-{}", files.next().unwrap())), "").is_ok()
+        {
+        }
+    };
+    std::thread::scope(|scope| {
+        for writer in 0..3 {
+            scope.spawn(move || write(writer));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+        assert_eq!(ImageStore::remove_unfinished(&own).unwrap(), 1);
+    });
+    assert!(!left.exists());
 }
