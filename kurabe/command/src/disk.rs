@@ -293,6 +293,29 @@ fn wait_for_users(attached: &Attached) {
     }
 }
 
+/// What would lose the disk below it. What is about to end is waited for; so is, by who serves the disk, a process that
+/// only has it open.
+fn use_that_stays(device: &Path) -> Result<Option<Use>, Failure> {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let stays = |used: &Use| {
+            matches!(
+                used,
+                Use::Mounted { .. }
+                    | Use::Swap { .. }
+                    | Use::Holder { .. }
+                    | Use::BtrfsMember { .. }
+            )
+        };
+        let findings = block::claim::examine(device).map_err(Failure::broken)?;
+        let used = findings.uses.into_iter().find(stays);
+        if used.is_none() || Instant::now() >= until {
+            return Ok(used);
+        }
+        std::thread::sleep(10 * LOOK);
+    }
+}
+
 /// Whether a use of a device is that of the process that serves it, or of a child of that.
 fn is_use_by(used: &Use, server: Pid) -> bool {
     let server = server.as_raw_nonzero().get() as u32;
@@ -333,6 +356,9 @@ fn detach(device: &Path) -> Result<u8, Failure> {
             "{shown}: no 'kurabe disk attach' serves it; 'kurabe clean' removes what a killed one left"
         ))
     })?;
+    if let Some(used) = use_that_stays(device)? {
+        return Err(Failure::refused(format!("{shown}: {used}")));
+    }
     rustix::process::pidfd_send_signal(&process, Signal::TERM).map_err(Failure::broken)?;
     let mut ended =
         [rustix::event::PollFd::from_borrowed_fd(process.as_fd(), rustix::event::PollFlags::IN)];
