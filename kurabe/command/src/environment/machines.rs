@@ -99,10 +99,12 @@ impl Machines {
         let specs = self.specs_of(spec);
         for (host, spec) in self.hosts.iter_mut().zip(&specs) {
             host.expect();
+            host.bound(std::slice::from_ref(spec));
             host.say(&RemoteRequest::CarryOut { specs: vec![spec.clone()], terms: None });
         }
         let was_stopped = self.stop.raised();
         let (members, broken) = self.converse(on_event);
+        self.hosts.iter_mut().for_each(|host| host.bound(&[]));
         if !self.hosts.iter().all(SshHost::is_there) {
             // Without one of them no other trial can follow.
             self.stop.raise();

@@ -102,6 +102,8 @@ const STOPPING_SILENCE_MAX: Duration = Duration::from_secs(30);
 const COPY_MAX: Duration = Duration::from_secs(600);
 /// How often that machine is told that this one is still there.
 const LIVE_INTERVAL: Duration = Duration::from_secs(20);
+/// How long a run may take there past its bound: what is still in memory has to get to its disk.
+const RUN_GRACE: Duration = Duration::from_secs(600);
 /// How long ssh may take to end once its connection did.
 const END_GRACE: Duration = Duration::from_secs(5);
 /// Most bytes of facts about a machine that are kept: dozens of times what one has.
@@ -148,6 +150,10 @@ pub struct SshHost {
     complaint: Option<JoinHandle<String>>,
     last_said: Instant,
     last_heard: Instant,
+    /// When the runs that go on there must have ended; absent where they have no bound.
+    ends_by: Option<Instant>,
+    /// How long one may take past its bound.
+    run_grace: Duration,
     /// The stop of this side; raised when the connection is lost.
     stop: StopFlag,
     stop_asked: Option<Instant>,
@@ -193,7 +199,7 @@ impl SshHost {
         // In a group of its own: Ctrl-C is for this process, which then asks the other side to stop. It ends with
         // this process, however that ends.
         guest::die_with_parent(&mut ssh);
-        let mut ssh = ssh
+        let ssh = ssh
             .args(OPTIONS)
             .args(["--", &to])
             .arg(format!("exec sh -c '{ENTER}' '{INSTALL}' {sum} {size_bytes} '{machine}'"))
@@ -203,11 +209,16 @@ impl SshHost {
             .process_group(0)
             .spawn()
             .map_err(refused("ssh"))?;
+        Ok(SshHost::of(name, to, ssh))
+    }
+
+    /// The machine at the other end of an ssh, whose streams are pipes.
+    fn of(name: &str, to: String, mut ssh: Child) -> SshHost {
         let (sender, lines) = lines::channel();
         let output = ssh.stdout.take().expect("the output is a pipe");
         let allowance = lines::read(output, lines::FOREIGN, 0, &sender);
         let complaint = ssh.stderr.take().expect("the errors are a pipe");
-        Ok(SshHost {
+        SshHost {
             name: name.into(),
             to,
             address: None,
@@ -219,10 +230,12 @@ impl SshHost {
             complaint: Some(std::thread::spawn(|| last_lines(complaint))),
             last_said: Instant::now(),
             last_heard: Instant::now(),
+            ends_by: None,
+            run_grace: RUN_GRACE,
             stop: StopFlag::default(),
             stop_asked: None,
             lost: None,
-        })
+        }
     }
 
     /// Brings kurabe there, if need be, and starts it.
@@ -330,6 +343,22 @@ impl SshHost {
         self.last_heard = Instant::now();
     }
 
+    /// Runs begin, and have to end in time, whatever is said there meanwhile. With none, none goes on any more.
+    pub fn bound(&mut self, specs: &[TrialSpec]) {
+        // Where power is cut the bound is the workload's.
+        let limit = |spec: &TrialSpec| spec.timeout_ns.filter(|_| spec.power_cuts.is_none());
+        let bound = |spec| limit(spec).map(|ns| Duration::from_nanos(ns) + self.run_grace);
+        let all = specs.iter().map(bound).sum::<Option<Duration>>();
+        self.ends_by = all.filter(|_| !specs.is_empty()).map(|all| Instant::now() + all);
+    }
+
+    /// Leaves the machine to itself.
+    fn give_up(&mut self, why: String) {
+        self.line_writer = None;
+        let _ = self.ssh.kill();
+        self.lost = Some(why);
+    }
+
     /// Hears one reply, if one comes in time.
     pub fn hear(&mut self, patience: Duration) -> Result<Option<RemoteReply>, Failure> {
         loop {
@@ -337,6 +366,10 @@ impl SshHost {
                 let colon = if why.is_empty() { "" } else { ": " };
                 let text = format!("the connection to {} was lost{colon}{why}", self.name);
                 return Err(Failure::broken(text));
+            }
+            if self.ends_by.is_some_and(|until| Instant::now() >= until) {
+                self.give_up("its runs did not end in time".into());
+                continue;
             }
             if self.stop.raised() {
                 self.ask_to_stop();
@@ -350,10 +383,8 @@ impl SshHost {
                 Err(RecvTimeoutError::Timeout)
                     if self.last_heard.elapsed() > self.silence_max() =>
                 {
-                    self.line_writer = None;
-                    let _ = self.ssh.kill();
                     let seconds = self.silence_max().as_secs();
-                    self.lost = Some(format!("it said nothing for {seconds} s"));
+                    self.give_up(format!("it said nothing for {seconds} s"));
                     continue;
                 }
                 Err(RecvTimeoutError::Timeout) => return Ok(None),
@@ -557,6 +588,7 @@ impl Executor for SshHost {
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let terms = schedule.map(|schedule| schedule.terms());
         self.say(&RemoteRequest::CarryOut { specs: specs.to_vec(), terms });
+        self.bound(specs);
         let mut phase = Phase::Mkfs;
         let mut records = Vec::new();
         let heard = self.until(|reply| {
@@ -572,6 +604,7 @@ impl Executor for SshHost {
             }
             (records.len() == specs.len()).then_some(())
         });
+        self.bound(&[]);
         let was_stopped = self.stop.raised();
         let failure = heard.err().map(|failure| {
             // Nothing can follow: the device went with the connection.
@@ -652,4 +685,34 @@ fn last_lines(errors: ChildStderr) -> String {
         line.clear();
     }
     Vec::from(last).join("; ").trim_end_matches('.').to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use lab::contender::Contender;
+    use lab::spec::{CommandLine, WorkloadSpec};
+
+    use super::*;
+    use crate::power_failures::crash::{spec, workload};
+
+    #[test]
+    fn a_machine_that_only_says_that_it_lives_is_left_in_time() {
+        let lives = r#"for i in $(seq 100); do echo '{"reply":"live"}'; sleep 0.05; done"#;
+        let mut ssh = trust::program::command("sh").unwrap();
+        ssh.args(["-c", lives]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let ssh = ssh.stderr(Stdio::piped()).spawn().unwrap();
+        let mut host = SshHost::of("far", "far".into(), ssh);
+        host.run_grace = Duration::ZERO;
+        let load = WorkloadSpec::of_command(CommandLine::Words(Vec::new()));
+        let known = trial::filesystem::known();
+        let contender = Contender::parse("ext4", &known).unwrap();
+        let spec = spec(contender, None, workload(load, None, None), 100_000_000);
+        let records = host.run(&[spec.clone(), spec], None, &mut |_| {});
+        assert_eq!(records.len(), 2);
+        for record in records {
+            let Outcome::Failed { message, .. } = record.outcome else { panic!("{record:?}") };
+            assert!(message.contains("its runs did not end in time"), "{message}");
+        }
+        assert!(host.stop.raised() && !host.is_there());
+    }
 }
