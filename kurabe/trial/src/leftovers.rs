@@ -14,7 +14,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 /// The processes of the trial's namespace at some moment.
 #[derive(Debug)]
@@ -30,14 +30,10 @@ impl NamespaceProcesses {
 
     /// Kills those that came since and names them, but for those with a name of `spared`.
     pub fn end_those_since(&self, spared: &[&str]) -> Vec<String> {
-        running()
-            .filter(|process| !self.0.contains(&process.number))
-            .filter(|process| !spared.contains(&process.name.as_str()))
-            .filter_map(|process| {
-                kill_process(Pid::from_raw(process.number)?, Signal::KILL).ok()?;
-                Some(format!("{} (process {})", process.name, process.number))
-            })
-            .collect()
+        let came_since = |process: &Process| {
+            !self.0.contains(&process.number) && !spared.contains(&process.name.as_str())
+        };
+        running().filter_map(|process| end_if(&process, came_since)).collect()
     }
 }
 
@@ -64,25 +60,39 @@ pub fn end_those_of(directory: &Path) -> Vec<String> {
     let mut ended = BTreeSet::new();
     loop {
         // Again and again, because one that is about to be killed may start another.
-        let found: Vec<Process> = running().filter(marked).collect();
-        if found.is_empty() || Instant::now() >= until {
-            return ended.into_iter().collect();
-        }
-        for process in found {
-            if let Some(pid) = Pid::from_raw(process.number)
-                && kill_process(pid, Signal::KILL).is_ok()
-            {
-                ended.insert(format!("{} (process {})", process.name, process.number));
+        let mut is_any_left = false;
+        for process in running() {
+            if Instant::now() >= until {
+                return ended.into_iter().collect();
             }
+            if marked(&process) {
+                is_any_left = true;
+                ended.extend(end_if(&process, marked));
+            }
+        }
+        if !is_any_left {
+            return ended.into_iter().collect();
         }
         std::thread::sleep(Duration::from_millis(2));
     }
 }
 
-/// The environment of a process, as each of its threads shows it: the first one may have ended, and shows none then.
+/// Kills the process if it is still what was looked for, and names it. Its number may have gone to another since: anyone
+/// can use numbers up.
+fn end_if(process: &Process, is_it: impl Fn(&Process) -> bool) -> Option<String> {
+    let handle = pidfd_open(Pid::from_raw(process.number)?, PidfdFlags::empty()).ok()?;
+    let now = Process::of(process.number)?;
+    if now.start_ticks != process.start_ticks || !is_it(&now) {
+        return None;
+    }
+    pidfd_send_signal(handle, Signal::KILL).ok()?;
+    Some(format!("{} (process {})", process.name, process.number))
+}
+
+/// The environment of a process, as its first threads show it: the very first may have ended, and shows none then.
 fn environments(process: i32) -> impl Iterator<Item = Vec<u8>> {
     let threads = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
-    threads.filter_map(|thread| fs::read(thread.path().join("environ")).ok())
+    threads.take(2).filter_map(|thread| fs::read(thread.path().join("environ")).ok())
 }
 
 /// Whether a process of this group still runs. `kill(2)` cannot tell: for it, one that has ended
@@ -188,6 +198,22 @@ mod tests {
         assert_eq!(ended.len(), 3, "{ended:?}");
         other.wait().unwrap();
         assert_eq!(end_those_of(Path::new(directory)), [""; 0]);
+    }
+
+    #[test]
+    fn a_number_that_went_to_another_process_is_left_alone() {
+        let start = || std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let mut child = start();
+        let process = Process::of(child.id() as i32).unwrap();
+        let earlier = Process {
+            start_ticks: process.start_ticks - 1,
+            ..Process::of(process.number).unwrap()
+        };
+        assert_eq!(end_if(&earlier, |_| true), None);
+        assert_eq!(end_if(&process, |_| false), None);
+        assert!(child.try_wait().unwrap().is_none(), "it goes on");
+        assert!(end_if(&process, |_| true).unwrap().starts_with("sleep (process "));
+        assert!(!child.wait().unwrap().success());
     }
 
     #[test]

@@ -14,7 +14,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
 use trust::complaint::explanation;
 use trust::program::{NotFound, TrustedProgram};
@@ -285,9 +285,11 @@ fn end_family(child: &mut Child) -> io::Result<ExitStatus> {
 fn finish_off(head: Pid, descendants: &[(Pid, u64)]) {
     let _ = kill_process_group(head, Signal::KILL);
     for (pid, started) in descendants {
-        // The number may belong to a stranger by now; its start time tells.
-        if start_time_of(*pid) == Some(*started) {
-            let _ = kill_process(*pid, Signal::KILL);
+        // The number may belong to a stranger by now; its start time tells, and what is held cannot change.
+        if let Ok(held) = pidfd_open(*pid, PidfdFlags::empty())
+            && start_time_of(*pid) == Some(*started)
+        {
+            let _ = pidfd_send_signal(held, Signal::KILL);
         }
     }
 }
