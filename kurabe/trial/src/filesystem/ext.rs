@@ -111,7 +111,14 @@ fn free(node: &str, ask: &mut ToolRunner<'_>) -> Option<Vec<(u64, u64)>> {
     Some(said.lines().filter_map(of_line).collect())
 }
 
+/// On less than this mke2fs makes blocks of 1 KiB (mke2fs(8), `-T`: `small`), which an ordinary disk never has.
+const SMALL_BYTES: u64 = 512 << 20;
+
 fn complete(options: &mut Vec<String>, stage: &InstanceContext) {
+    // First, so that a size of the user's is the last word.
+    if stage.size_bytes < SMALL_BYTES && !options.iter().any(|word| word.starts_with("-T")) {
+        options.splice(0..0, words(&["-b", "4096"])).for_each(drop);
+    }
     if !stage.discard {
         add_extended_option(options, "nodiscard");
     }
@@ -241,6 +248,18 @@ mod tests {
             command("ext4 on debian", true),
             "mkfs.ext4 -q -F -E lazy_itable_init=0,lazy_journal_init=0 /dev/loop7"
         );
+    }
+
+    #[test]
+    fn a_small_device_has_the_blocks_of_an_ordinary_one() {
+        let with = |text: &str, size_bytes| {
+            made(&InstanceContext { made_at_once: false, ..stage_of(text, true, size_bytes) })
+        };
+        let small = SMALL_BYTES - (1 << 20);
+        assert_eq!(with("ext4", SMALL_BYTES), "mkfs.ext4 -q -F /dev/loop7");
+        assert_eq!(with("ext4", small), "mkfs.ext4 -q -F -b 4096 /dev/loop7");
+        assert_eq!(with("ext4 -b 1024", small), "mkfs.ext4 -q -F -b 4096 -b 1024 /dev/loop7");
+        assert_eq!(with("ext4 -T small", small), "mkfs.ext4 -q -F -T small /dev/loop7");
     }
 
     #[test]
