@@ -8,11 +8,8 @@ use std::hash::Hash;
 
 pub use vocabulary::words::{any_of, counted, list, share_text, thousands};
 
-/// What stands in the place of an interval that says nothing.
-pub const TOO_WIDE: &str = "too wide to tell";
-
 /// An interval of a ratio that allows for no difference and spans more than this factor says
-/// nothing, neither a direction nor an order of magnitude: its digits would only look like a finding.
+/// nothing, neither a direction nor an order of magnitude.
 const TELLING_FACTOR_MAX: f64 = 10.0;
 
 /// Whether an interval of a ratio says anything: it excludes 1, or it spans a factor of at most ten.
@@ -35,13 +32,11 @@ pub fn factor(value: f64) -> String {
     if value < 9.95 { format!("{value:.1}") } else { format!("{value:.0}") }
 }
 
-/// An interval of a ratio: `(0.993 to 1.059)`, or `(too wide to tell)`.
+/// An interval of a ratio: `(0.993 to 1.059)`, at its widest `(<0.001 to >1000)`.
 pub fn interval((low, high): (f64, f64)) -> String {
-    if is_telling(low, high) {
-        format!("({} to {})", ratio(low), ratio(high))
-    } else {
-        format!("({TOO_WIDE})")
-    }
+    let low = if low < 0.001 { "<0.001".into() } else { ratio(low) };
+    let high = if high > 1000.0 { ">1000".into() } else { ratio(high) };
+    format!("({low} to {high})")
 }
 
 /// A ratio with its interval, where there is one: `1.025 (0.993 to 1.059)`.
@@ -102,13 +97,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_interval_that_spans_too_much_keeps_no_digits() {
+    fn an_interval_is_told_by_its_ends_however_wide() {
         assert_eq!(interval((0.993, 1.059)), "(0.993 to 1.059)");
-        assert_eq!(interval((0.05, 21.0)), "(too wide to tell)");
-        assert_eq!(interval((0.2, 1.9)), "(0.200 to 1.900)");
-        assert_eq!(interval((0.2, 2.1)), "(too wide to tell)");
-        // However wide, one that excludes 1 has found something.
+        assert_eq!(interval((0.05, 21.0)), "(0.050 to 21.0)");
         assert_eq!(interval((1.5, 900.0)), "(1.500 to 900)");
+        assert_eq!(interval((1e-9, 1e9)), "(<0.001 to >1000)");
         assert_eq!(ratio_with_interval(2.0, None), "2.00");
     }
 }

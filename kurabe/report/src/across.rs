@@ -265,15 +265,16 @@ fn shown(fact: &Fact) -> String {
 /// The metrics of a workload: one row for each contender and result.
 pub fn figure_table(across: &Across<'_>, metric: &AcrossMetric) -> Table {
     let summaries = metric.contenders.iter().flat_map(|one| one.summaries.iter().flatten());
-    let head = format!("{} ({})", metric.name, tables::brackets(summaries));
+    let brackets = tables::brackets(summaries);
+    let head = format!("{} ({brackets})", metric.name);
     let ratio = format!("cost relative to {} (95 % confidence)", across.names[0]);
     let mut table = Table::new(&["contender", "result", "runs", &head, &ratio, "verdict"]);
     for contender in &metric.contenders {
         for (place, name) in across.names.iter().enumerate() {
             let summary = contender.summaries[place].as_ref();
             let shown = summary.map_or("-".into(), |summary| {
-                let interval = summary.median_interval.map(|i| (i.low, i.high));
-                let words = text::figure_with_interval(summary.median, interval, metric.unit);
+                let ends = tables::bracketed(summary, brackets);
+                let words = text::figure_with_interval(summary.median, ends, metric.unit);
                 Cell::number(summary.median, words)
             });
             let count = contender.samples[place].len();

@@ -6,7 +6,7 @@
 use lab::analysis::Comparison;
 use lab::record::{Outcome, Record};
 use lab::statistics::{AcrossMachines, ComparisonOptions, across_machines};
-use lab::words::{TOO_WIDE, counted, is_telling, list, ratio, ratio_with_interval};
+use lab::words::{counted, list, ratio, ratio_with_interval};
 use lab::workload::Unit;
 use serde::{Deserialize, Serialize};
 
@@ -275,10 +275,7 @@ fn cost_table(merged: &Merged<'_>, workload: &MergedWorkload) -> Table {
             Cell::whole(machines as u64),
             Cell::from(shown).valued(value),
             match next {
-                Some(next) if is_telling(next.low, next.high) => {
-                    format!("{} to {}", ratio(next.low), ratio(next.high)).into()
-                }
-                Some(_) => TOO_WIDE.into(),
+                Some(next) => format!("{} to {}", ratio(next.low), ratio(next.high)).into(),
                 None => "-".into(),
             },
             Cell::toned(verdict_text(&verdict), tone_of(&verdict)),

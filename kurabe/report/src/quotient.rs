@@ -18,8 +18,9 @@ pub fn cost_text(comparison: &Comparison) -> Option<String> {
     Some(ratio_with_interval(comparison.cost()?, comparison.cost_ends()))
 }
 
-/// An interval that reaches farther than this from its cost is told by its ends.
-const PLUS_MINUS_MAX: f64 = 0.3;
+/// An interval that reaches farther than this from its cost is told by its ends, as in the table: one half width
+/// for both sides would differ from them by more than a few per cent.
+const PLUS_MINUS_MAX: f64 = 0.1;
 
 /// `xfs took 0.950 ± 0.030 times as long as ext4`: the half width is the farther end's distance, so that the
 /// sentence never claims more than the table.

@@ -7,7 +7,7 @@ use lab::condition::{Gate, GateOutcome};
 use lab::device::{DeviceName, IMAGE, MEMORY};
 use lab::plan::Plan;
 use lab::record::{Outcome, Phase, Record, TIME_METRIC, unfinished_block};
-use lab::statistics::{MEDIAN_CONFIDENCE, SampleSummary, Slow, Verdict};
+use lab::statistics::{Interval, MEDIAN_CONFIDENCE, SampleSummary, Slow, Verdict};
 use lab::warning::WarningKind;
 use lab::watched::{DisturbanceCause, Watched, causes};
 use lab::workload::{DEPTH_AXIS, OVERALL_OPERATION, QUANTILES, WorkloadSpec, differ_by_operation};
@@ -22,11 +22,11 @@ pub fn contenders(workload: &WorkloadAnalysis, plan: &Plan) -> Table {
     let (primary, others) = (primary_metric(workload), other_operations(workload));
     let head = |metric: &str| {
         let all = workload.contenders.iter().flat_map(|one| &one.metrics);
-        let summaries = all.filter(|one| one.name == metric).map(|one| &one.summary);
-        let mut known = summaries.filter(|one| one.median_interval.is_some()).peekable();
-        match known.peek() {
-            Some(_) => format!("{metric} ({})", brackets(known)),
-            None => metric.to_string(),
+        let mut summaries = all.filter(|one| one.name == metric).map(|one| &one.summary);
+        if summaries.any(|one| one.count > 1) {
+            format!("{metric} ({})", brackets_of(workload, metric))
+        } else {
+            metric.to_string()
         }
     };
     let mut heads = vec![
@@ -52,7 +52,7 @@ pub fn contenders(workload: &WorkloadAnalysis, plan: &Plan) -> Table {
                 None => Cell::from("-"),
                 Some(one) => cost_cell(one),
             };
-            [found.map_or_else(|| "-".into(), metric_cell), cost]
+            [found.map_or_else(|| "-".into(), |found| metric_cell(workload, found)), cost]
         }));
         let cost = &contender.cost;
         let cells = cells.chain([
@@ -81,13 +81,28 @@ pub(crate) fn other_operations(workload: &WorkloadAnalysis) -> Vec<&str> {
     text::distinct(metrics().filter(is_other).map(|one| one.name.as_str()))
 }
 
-/// What the brackets around values hold: an interval of 95 % confidence, or, of some with too few values for one,
-/// the least and the greatest.
+/// What the brackets around all of these values hold: an interval of 95 % confidence, or, where some have too few
+/// values for one, the least and the greatest.
 pub fn brackets<'a>(mut summaries: impl Iterator<Item = &'a SampleSummary>) -> &'static str {
     let is_range = |summary: &SampleSummary| {
-        summary.median_interval.is_some_and(|interval| interval.confidence < MEDIAN_CONFIDENCE)
+        let is_sure = |interval: Interval| interval.confidence >= MEDIAN_CONFIDENCE;
+        summary.count > 1 && !summary.median_interval.is_some_and(is_sure)
     };
     if summaries.any(is_range) { MIN_MAX } else { "95 % confidence" }
+}
+
+/// The same of a metric of a workload.
+fn brackets_of(workload: &WorkloadAnalysis, metric: &str) -> &'static str {
+    let all = workload.contenders.iter().flat_map(|one| &one.metrics);
+    brackets(all.filter(|one| one.name == metric).map(|one| &one.summary))
+}
+
+/// What the brackets around one of them hold, by what they hold around all; none around a single value.
+pub fn bracketed(summary: &SampleSummary, brackets: &str) -> Option<(f64, f64)> {
+    if brackets == MIN_MAX {
+        return (summary.count > 1).then_some((summary.min, summary.max));
+    }
+    summary.median_interval.map(|interval| (interval.low, interval.high))
 }
 
 /// What stands for the least and the greatest value.
@@ -123,7 +138,7 @@ fn answer_cells(
     baseline: &str,
 ) -> [Cell; 3] {
     let figure = match contender.metrics.first() {
-        Some(metric) => metric_cell(metric),
+        Some(metric) => metric_cell(workload, metric),
         None if contender.failed == 0 => "-".into(),
         None => Cell::toned(format!("failed {}×", contender.failed), Tone::Bad),
     };
@@ -131,7 +146,7 @@ fn answer_cells(
     [figure, ratio, verdict]
 }
 
-/// `3 of 15 runs slow; cost 1.24 with all runs`: what could overturn the cost of this contender.
+/// `3 of 15 runs slow; cost of the means 1.24`: what could overturn the cost of this contender.
 fn notes_cell(workload: &WorkloadAnalysis, contender: &ContenderAnalysis) -> Cell {
     let of = |slow: Slow| format!("{} of {} runs slow", slow.trials, slow.of);
     let own = primary_comparisons(workload).find(|one| one.contender == contender.label);
@@ -144,7 +159,7 @@ fn notes_cell(workload: &WorkloadAnalysis, contender: &ContenderAnalysis) -> Cel
         Some(one) => {
             let mean = one.mean_ratio.filter(|_| one.slow.or(one.baseline_slow).is_some());
             let mean =
-                mean.map(|mean| format!("cost {} with all runs", text::ratio(one.cost_of(mean))));
+                mean.map(|mean| format!("cost of the means {}", text::ratio(one.cost_of(mean))));
             one.slow.map(of).into_iter().chain(mean).collect()
         }
     };
@@ -175,12 +190,10 @@ pub(crate) fn primary_comparisons(
     workload.comparisons.iter().filter(move |comparison| comparison.metric == primary)
 }
 
-fn metric_cell(metric: &MetricAnalysis) -> Cell {
-    let interval = metric.summary.median_interval.map(|interval| (interval.low, interval.high));
-    Cell::number(
-        metric.summary.median,
-        text::figure_with_interval(metric.summary.median, interval, metric.unit),
-    )
+fn metric_cell(workload: &WorkloadAnalysis, metric: &MetricAnalysis) -> Cell {
+    let ends = bracketed(&metric.summary, brackets_of(workload, &metric.name));
+    let median = metric.summary.median;
+    Cell::number(median, text::figure_with_interval(median, ends, metric.unit))
 }
 
 /// The metrics of a workload that has several: one row a metric, one column a contender, with the

@@ -24,9 +24,9 @@ fn sentence(one: &Comparison) -> String {
             "{workload}: {contender} is a copy of {baseline}, and came out {verdict} ({shown}). Chance does this in one study of twenty; otherwise this machine favours an order or a part of the device. Trust no difference of that size here"
         );
     }
-    let floor = words::percent_up(high.max(low.recip()) - 1.0);
+    let smallest = words::ratio(high.max(low.recip()));
     format!(
-        "{workload}: {contender} does not differ from {baseline} ({shown}), so this machine's own floor is below {floor}"
+        "{workload}: {contender} is a copy of {baseline}: {shown}. This machine cannot show differences smaller than a factor of about {smallest} in so many rounds"
     )
 }
 
@@ -37,7 +37,7 @@ mod tests {
     use crate::fixture;
 
     #[test]
-    fn the_control_is_the_baseline_once_more_and_tells_the_floor() {
+    fn the_control_is_the_baseline_once_more_and_tells_what_is_noise() {
         let mut text = fixture::study_text(&["ext4", "xfs"], 6);
         text.control = true;
         let plan = fixture::plan_of(&text);
@@ -51,7 +51,8 @@ mod tests {
         };
         let quiet = control_words(&times(&[1003, 1004, 996, 1000, 1001, 994]));
         assert_eq!(quiet.len(), 1);
-        assert!(quiet[0].contains("does not differ") && quiet[0].contains("floor"), "{quiet:?}");
+        assert!(quiet[0].contains("is a copy of ext4: 1.0"), "{quiet:?}");
+        assert!(quiet[0].contains("smaller than a factor of about 1.0"), "{quiet:?}");
         let biased = control_words(&times(&[1203, 1204, 1196, 1200, 1201, 1194]));
         assert!(biased[0].contains("came out slower"), "{biased:?}");
     }

@@ -102,7 +102,7 @@ pub(super) fn tell(
             let warning = Warning::new(
                 WarningKind::Disturbed,
                 format!(
-                    "{contender} against {baseline} is {verdict}; without the disturbed runs: {without} ({runs}); repeat it on a quiet machine: kurabe resume RESULT --more ROUNDS"
+                    "{contender} against {baseline} is {verdict}; without the disturbed runs: {without} ({runs}); repeat it on a quiet machine"
                 ),
             );
             workloads[workload].warnings.push(warning);

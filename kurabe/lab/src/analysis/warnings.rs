@@ -142,7 +142,7 @@ pub(super) fn of_comparisons(
             WarningKind::FewBlocks,
             &one.contender,
             format!(
-                "{blocks} rounds are too few to show that they do not affect each other, which the difference rests on; to make sure: kurabe resume RESULT --more {blocks}"
+                "{blocks} rounds are too few to show that they do not affect each other, which the difference rests on; {blocks} more would make sure"
             ),
         ))
     }));

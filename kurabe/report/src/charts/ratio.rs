@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use lab::analysis::Comparison;
 use lab::contender::Contender;
 use lab::record::Record;
-use lab::words::{TOO_WIDE, is_telling};
+use lab::words::is_telling;
 
 use super::{WorkloadView, scale_of};
 use crate::chart::{
@@ -249,9 +249,6 @@ fn estimate_text(comparison: &Comparison) -> String {
     let ratio = comparison.cost().map_or("-".into(), text::ratio);
     let verdict = tables::verdict_text(&comparison.verdict);
     match comparison.cost_ends() {
-        Some((low, high)) if !is_telling(low, high) => {
-            format!("{ratio}, {TOO_WIDE}: {verdict}")
-        }
         Some((low, high)) => {
             format!("{ratio}, between {} and {}: {verdict}", text::ratio(low), text::ratio(high))
         }

@@ -83,7 +83,7 @@ pub fn of_workload(view: &WorkloadView<'_>) -> Option<Chart> {
     let mut rows = Vec::new();
     for key in view.ranked() {
         let label = &view.analysis.contenders[key].label;
-        let (row, are_means) = row_of(view, key, label.clone());
+        let (row, are_means) = row_of(view, key, label.clone(), brackets(&[view]));
         means |= are_means;
         rows.extend(row.map(|row| Row { at: rows.len() as f64, room: 1.0, ..row }));
     }
@@ -107,7 +107,7 @@ fn of_workloads(
         for key in 0..view.analysis.contenders.len() {
             let label = &view.analysis.contenders[key].label;
             let (row, are_means) =
-                row_of(view, key, format!("{}, {label}", view.analysis.workload));
+                row_of(view, key, format!("{}, {label}", view.analysis.workload), brackets(views));
             means |= are_means;
             let room = 0.8 / contenders as f64;
             let at = load as f64 + (key as f64 + 0.5) * room - 0.4;
@@ -123,24 +123,31 @@ fn of_workloads(
     Some(Chart { keys: views.first()?.keys(), ..chart })
 }
 
-fn row_of(view: &WorkloadView<'_>, key: usize, name: String) -> (Option<Row>, bool) {
+fn row_of(
+    view: &WorkloadView<'_>,
+    key: usize,
+    name: String,
+    brackets: &str,
+) -> (Option<Row>, bool) {
     let Some((metric, _)) = view.primary() else { return (None, false) };
     let records = view.source.completed(&view.analysis.workload);
     let (runs, are_means) = runs_of(&records[key], metric);
     let metrics = &view.analysis.contenders[key].metrics;
     let found = metrics.iter().find(|one| one.name == metric).map(|one| &one.summary);
-    let median = found.map(|summary| {
-        (summary.median, summary.median_interval.map(|interval| (interval.low, interval.high)))
-    });
+    let median = found.map(|summary| (summary.median, tables::bracketed(summary, brackets)));
     let row = Row { name, key, at: 0.0, room: 1.0, runs, median };
     (Some(row).filter(|row| !row.runs.is_empty()), are_means)
 }
 
+/// What the line through each median holds.
+fn brackets(views: &[&WorkloadView<'_>]) -> &'static str {
+    let contenders = views.iter().flat_map(|view| &view.analysis.contenders);
+    tables::brackets(contenders.filter_map(|one| Some(&one.metrics.first()?.summary)))
+}
+
 /// What the line through a median is: as the head of the table has it.
 fn line_of(views: &[&WorkloadView<'_>]) -> &'static str {
-    let contenders = views.iter().flat_map(|view| &view.analysis.contenders);
-    let summaries = contenders.filter_map(|one| Some(&one.metrics.first()?.summary));
-    if tables::brackets(summaries) == tables::MIN_MAX {
+    if brackets(views) == tables::MIN_MAX {
         "goes from the minimum to the maximum"
     } else {
         "is its 95 % confidence interval"
