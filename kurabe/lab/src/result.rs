@@ -152,12 +152,13 @@ fn earlier_facts_file(session: u32) -> String {
 }
 
 fn no_plan(directory: &Path) -> ResultError {
-    ResultError::Wrong {
-        path: directory.into(),
-        problem: format!(
-            "holds no {PLAN_FILE}, so it is no result of kurabe; name a directory such as kurabe-results/NAME-TIME"
-        ),
-    }
+    const NEXT: &str = "name a directory such as kurabe-results/NAME-TIME";
+    let problem = if directory.exists() {
+        format!("holds no {PLAN_FILE}, so it is no result of kurabe; {NEXT}")
+    } else {
+        format!("does not exist; {NEXT}")
+    };
+    ResultError::Wrong { path: directory.into(), problem }
 }
 
 /// What every version of the plan and of a record begins with.

@@ -418,7 +418,12 @@ pub fn obstacle(path: &Path) -> Option<String> {
     let number = (rustix::fs::major(found.st_rdev), rustix::fs::minor(found.st_rdev));
     let mounts = trust::mounts::mounts().ok()?;
     let mount = mounts.iter().find(|mount| mount.device == number)?;
-    Some(format!("{shown} is mounted at {}; unmount it first", mount.point.display()))
+    let point = mount.point.display();
+    Some(if mount.point == Path::new("/") {
+        format!("{shown} is mounted at {point}, so this system lies on it; lsblk lists the others")
+    } else {
+        format!("{shown} is mounted at {point}; unmount it first")
+    })
 }
 
 /// An image that takes no space but what is written to it, to try something on.

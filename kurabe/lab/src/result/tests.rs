@@ -223,10 +223,13 @@ fn an_existing_result_is_never_overwritten() {
 #[test]
 fn what_is_no_result_is_neither_read_nor_resumed_nor_changed() {
     let home = tempfile::tempdir().unwrap();
-    for directory in [home.path().to_path_buf(), home.path().join("absent")] {
+    let absent = home.path().join("absent");
+    for (directory, why) in
+        [(home.path().to_path_buf(), "holds no plan.json"), (absent, "does not exist")]
+    {
         let read = StoredResult::read(&directory).unwrap_err().to_string();
         let resumed = ResultWriter::resume(&directory).unwrap_err().to_string();
-        assert!(read.contains("holds no plan.json"), "{read}");
+        assert!(read.contains(why), "{read}");
         assert_eq!(read, resumed);
     }
     assert_eq!(fs::read_dir(home.path()).unwrap().count(), 0);
