@@ -668,6 +668,8 @@ fn a_kill_during_a_build_a_guests_trial_or_a_resume_leaves_nothing() {
         running.reap();
         wait_until("the emulator ends with kurabe", || emulators(&site).is_empty());
         site.run(&["clean"]).expect(0);
+        // What was killed takes a moment to end on a busy machine.
+        wait_until("what kurabe started has ended", || site.processes().is_empty());
         let mut left = site.taken();
         left.remove("scratch guests");
         assert!(left.is_empty(), "round {round}, {what} killed after {delay:?}: {left:?}");
