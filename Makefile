@@ -27,7 +27,7 @@ demo: dependencies
 
 test: dependencies
 	$(CARGO) fmt --all --check
-	if command -v python3 >/dev/null; then scripts/mutants lump --check && scripts/mutants minfs --check; \
+	if command -v python3 >/dev/null; then for list in lump minfs kurabe; do scripts/mutants $$list --check || exit 1; done; \
 	else echo "SKIPPED: whether the lists of mutations fit the source: python3 is missing"; fi
 	CARGO="$(CARGO)" scripts/tests
 
