@@ -26,7 +26,7 @@ fn sentence(one: &Comparison) -> String {
     }
     let smallest = words::ratio(high.max(low.recip()));
     format!(
-        "{workload}: {contender} is a copy of {baseline}: {shown}. This machine cannot show differences smaller than a factor of about {smallest} in so many rounds"
+        "{workload}: {contender} is a copy of {baseline}: {shown}. This machine cannot show differences smaller than a factor of about {smallest} with this number of rounds"
     )
 }
 
