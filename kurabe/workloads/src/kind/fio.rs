@@ -573,11 +573,34 @@ fn note(job: &JobFile, as_written: bool) -> Option<String> {
             names.join(", ")
         )
     };
-    match (unsynced.is_empty(), unsaid.is_empty()) {
+    let figures = match (unsynced.is_empty(), unsaid.is_empty()) {
         (false, _) => Some(words(&unsynced, "take its end_fsync=0 out")),
         (true, false) => Some(words(&unsaid, "add end_fsync=1 to the job")),
         (true, true) => None,
-    }
+    };
+    let said: Vec<String> = capped(job).into_iter().chain(figures).collect();
+    (!said.is_empty()).then(|| said.join("; "))
+}
+
+/// The jobs whose depth has no effect: these engines do one request after the other (fio(1), `ioengine`).
+fn capped(job: &JobFile) -> Option<String> {
+    const ONE_AT_A_TIME: [&str; 6] = ["sync", "psync", "vsync", "pvsync", "pvsync2", "mmap"];
+    let is_capped = |index: usize| {
+        let depth = job.effective(index, "iodepth").and_then(|depth| depth.parse::<u64>().ok());
+        let engine = job.effective(index, "ioengine").unwrap_or("psync");
+        depth.is_some_and(|depth| depth > 1) && ONE_AT_A_TIME.contains(&engine)
+    };
+    let capped: Vec<&str> = job
+        .jobs()
+        .filter(|(index, _)| is_capped(*index))
+        .map(|(_, section)| section.name.as_str())
+        .collect();
+    (!capped.is_empty()).then(|| {
+        format!(
+            "iodepth of {} has no effect: its ioengine has one request in flight; add ioengine=libaio or ioengine=io_uring",
+            capped.join(", ")
+        )
+    })
 }
 
 pub(super) fn target(place: &WorkloadTarget) -> Result<FioTarget, String> {
@@ -740,5 +763,14 @@ mod tests {
         assert!(lasts("rw=randrw size=8G"), "its file is laid out anew for each turn");
         assert!(lasts("rw=read size=100M runtime=60 time_based=1"));
         assert!(lasts("rw=read"), "it gets a share of the free space");
+    }
+
+    #[test]
+    fn a_depth_without_effect_is_said() {
+        let said = |text: &str| capped(&JobFile::parse(text.as_bytes(), Path::new("job")).unwrap());
+        assert!(said("[a]\nrw=read\niodepth=8").unwrap().starts_with("iodepth of a has no effect"));
+        assert!(said("[a]\nrw=read\niodepth=8\nioengine=sync").is_some());
+        assert_eq!(said("[a]\nrw=read\niodepth=8\nioengine=libaio"), None);
+        assert_eq!(said("[a]\nrw=read\niodepth=1"), None);
     }
 }
