@@ -613,7 +613,8 @@ fn notes(records: &[&Record], comparisons: &[Comparison]) -> Vec<String> {
         |metric: &str| comparisons.iter().filter(|one| one.primary).all(|one| agrees(metric, one));
     let loads = records.iter().filter_map(|record| record.load.as_ref());
     let told = loads.filter(|load| !load.note_checked_by.as_deref().is_some_and(is_moot));
-    distinct(told.filter_map(|load| load.note.clone()))
+    let cautions = records.iter().filter_map(|record| record.caution.clone());
+    distinct(told.filter_map(|load| load.note.clone()).chain(cautions))
 }
 
 /// In how many trials the series of the workload's throughput came to SNIA's steady state.

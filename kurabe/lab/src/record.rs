@@ -110,6 +110,8 @@ pub struct Record {
     /// Remarks of the trial itself: processes that outlived the command, retries.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+    /// What must be known of its device before it is compared with others.
+    pub caution: Option<String>,
     /// What the workload says of itself, when it is more than a command.
     pub load: Option<WorkloadReport>,
     /// What was checked in it, by its workload or besides; a check that was violated fails no trial.
@@ -603,7 +605,7 @@ impl Record {
         ];
         if let Some((what, count)) = lists.into_iter().find(|(_, count)| *count > LISTED_MAX) {
             return Err(format!(
-                "trial {} has {count} {what}, and a record has at most {LISTED_MAX}",
+                "run {} has {count} {what}, and a record has at most {LISTED_MAX}",
                 self.trial
             ));
         }
@@ -613,7 +615,7 @@ impl Record {
         let mut values = metrics.map(|metric| metric.value).chain(series.copied());
         if let Some(value) = values.find(|value| *value != 0.0 && !VALUES.contains(&value.abs())) {
             return Err(format!(
-                "trial {} has the value {value:e}, and none but 0 is below {:e} or above {:e}",
+                "run {} has the value {value:e}, and none but 0 is below {:e} or above {:e}",
                 self.trial,
                 VALUES.start(),
                 VALUES.end()
@@ -640,7 +642,7 @@ impl Record {
         match largest(&figures) {
             largest if largest <= FIGURE_MAX => Ok(()),
             largest => Err(format!(
-                "trial {} has the figure {largest}, and none of a record is above {FIGURE_MAX}",
+                "run {} has the figure {largest}, and none of a record is above {FIGURE_MAX}",
                 self.trial
             )),
         }

@@ -35,11 +35,11 @@ impl Reported {
         let asked = Record::begun(spec, record.started_unix_ns);
         let differs = |field: &str, reported: &dyn std::fmt::Debug, asked: &dyn std::fmt::Debug| {
             Err(format!(
-                "it sent a record of another trial: {field} {reported:?} instead of {asked:?}"
+                "it sent a record of another run: {field} {reported:?} instead of {asked:?}"
             ))
         };
         if record.trial != asked.trial {
-            return differs("trial", &record.trial, &asked.trial);
+            return differs("number", &record.trial, &asked.trial);
         }
         if (record.block, record.warmup) != (asked.block, asked.warmup) {
             let warmup = |of: &Record| (of.block, if of.warmup { "warm-up" } else { "measured" });
@@ -101,7 +101,8 @@ fn cut_texts(record: &mut Record) {
         cut(message, MESSAGE_BYTES_MAX);
         cut(output, OUTPUT_BYTES_MAX);
     }
-    record.notes.iter_mut().for_each(|note| cut(note, MESSAGE_BYTES_MAX));
+    let notes = record.notes.iter_mut().chain(&mut record.caution);
+    notes.for_each(|note| cut(note, MESSAGE_BYTES_MAX));
     if let Some(load) = &mut record.load {
         load.findings.iter_mut().for_each(|finding| cut(finding, MESSAGE_BYTES_MAX));
     }
@@ -141,7 +142,7 @@ mod tests {
         assert_eq!(Reported::from(own.clone()).of(&spec).as_ref(), Ok(&own));
         type Change = fn(&mut Record);
         let changes: [(&str, Change); 12] = [
-            ("trial", |record| record.trial += 1),
+            ("number", |record| record.trial += 1),
             ("round", |record| record.block += 1),
             ("round", |record| record.warmup = !record.warmup),
             ("workload", |record| record.workload.push('x')),

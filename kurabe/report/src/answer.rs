@@ -38,7 +38,8 @@ pub fn answer(source: &ResultSource) -> Vec<Block> {
     };
     let is_compared = loads.iter().any(|workload| !workload.comparisons.is_empty());
     let device = device_text(plan);
-    let mut blocks = Vec::new();
+    // What overturns the answer comes before it.
+    let (mut blocks, others) = warnings(source);
     if is_compared {
         blocks.push(Block::Text(format!("On {device}:")));
     }
@@ -49,8 +50,6 @@ pub fn answer(source: &ResultSource) -> Vec<Block> {
     if emulated.is_none() {
         blocks.extend(choice::of_sure_counts(loads, plan).into_iter().map(Block::Text));
     }
-    let (first, others) = warnings(source);
-    blocks.extend(first);
     let times = "Times show no difference.";
     blocks.extend((is_compared && !is_of_times).then(|| Block::Text(times.into())));
     let caption = "What an emulated processor does not change";
@@ -323,7 +322,7 @@ fn may_decide(workload: &WorkloadAnalysis, warning: &Warning) -> bool {
         }
 }
 
-/// The warnings that stand with the answer: what was compared, which comes before the figures, and the
+/// The warnings that stand with the answer: what was compared, which comes before the answer, and the
 /// others.
 fn warnings(source: &ResultSource) -> (Vec<Block>, Vec<Block>) {
     let several = source.analysis.workloads.len() > 1;

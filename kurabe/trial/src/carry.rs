@@ -175,6 +175,7 @@ impl Trial<'_> {
         let devices = attached.as_ref().map(Attached::all).unwrap_or_default();
         devices.iter().for_each(|(node, _)| tools.show(node));
         lower::check_devices(&spec.contender, devices.len()).map_err(StepFailure::of)?;
+        let devices_bytes = devices.iter().map(|(_, size_bytes)| size_bytes).sum();
         let mut below = lower::LowerStack::new(&spec.contender, devices, &self.scratch);
         below.unused().into_iter().for_each(|unused| tools.note(unused));
         let made = self.make_below(&mut below, tools);
@@ -182,6 +183,9 @@ impl Trial<'_> {
         self.node = below.top().map(|(node, _)| node.clone());
         self.device_bytes = below.top().map(|(_, size_bytes)| size_bytes);
         let size_bytes = self.device_bytes.unwrap_or(0);
+        self.record.caution = lower::too_small(&spec.contender, devices_bytes, size_bytes)
+            .filter(|_| self.node.is_some())
+            .map(|caution| format!("{caution}; give a larger --device"));
         self.access = file_system.access;
         let (node, discards) = (self.node.as_ref(), self.discards());
         let mut stage =

@@ -27,6 +27,7 @@ use std::time::Duration;
 
 use guest::Supplies;
 use lab::contender::{Contender, Layer};
+use lab::quantity::size_text;
 use rustix::fs::{MemfdFlags, memfd_create};
 use vocabulary::suggestion::did_you_mean;
 use workloads::counters::DeviceCounters;
@@ -184,6 +185,17 @@ pub fn of(contender: &Contender) -> impl Iterator<Item = &'static Lower> {
 /// The file systems that carry some of them, the uppermost first.
 pub fn hosts(contender: &Contender) -> impl Iterator<Item = &'static FileSystem> {
     contender.below().iter().filter_map(|layer| filesystem::by_name(&layer.name))
+}
+
+/// Which file system of a contender behaves differently on so few bytes, if one does: its own on what is
+/// `top_bytes` large, or one that carries its layers on a device of `device_bytes`.
+pub fn too_small(contender: &Contender, device_bytes: u64, top_bytes: u64) -> Option<String> {
+    let own = filesystem::by_name(contender.file_system()).filter(|one| one.needs_device);
+    let hosts = hosts(contender).map(|host| (host, device_bytes));
+    let mut all = own.map(|own| (own, top_bytes)).into_iter().chain(hosts);
+    let (small, bytes) = all.find(|(one, bytes)| *bytes < one.size_bytes_ordinary)?;
+    let [least, bytes] = [small.size_bytes_ordinary, bytes].map(size_text);
+    Some(format!("{} behaves differently on less than {least}, and has {bytes}", small.name))
 }
 
 /// The tools of a contender's block layers.

@@ -66,13 +66,8 @@ pub fn small(study: &Study, request: &DeviceRequest) -> Vec<String> {
 /// The contenders that behave differently on so few bytes.
 fn too_small(study: &Study, bytes: u64) -> impl Iterator<Item = String> {
     study.contenders.iter().filter_map(move |contender| {
-        let file_system = filesystem::by_name(contender.file_system())?;
-        let hosts = trial::lower::hosts(contender).map(|host| host.size_bytes_ordinary);
-        let ordinary = hosts.chain([file_system.size_bytes_ordinary]).max()?;
-        (contender.needs_device() && bytes < ordinary).then(|| {
-            let least = size_text(ordinary);
-            format!("'{}' behaves differently on less than {least}", contender.label)
-        })
+        let small = trial::lower::too_small(contender, bytes, bytes)?;
+        Some(format!("'{}': {small}", contender.label))
     })
 }
 
@@ -125,8 +120,7 @@ fn why_not(study: &Study, workload: &Workload, request: &DeviceRequest) -> Optio
     if let Some(bytes) = request.size_bytes() {
         let part = part_bytes(bytes, study.contenders.len() as u32);
         if let Some(reason) = too_small(study, part).next() {
-            let (device, part) = (&study.device, size_text(part));
-            return unwanted(&format!("{reason}, and a part of {device} has {part}"));
+            return unwanted(&format!("{reason} as its part of {}", study.device));
         }
     }
     let lasts_long = KINDS.open(&workload.load).is_ok_and(|load| load.lasts_long());

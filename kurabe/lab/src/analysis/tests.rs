@@ -365,6 +365,18 @@ fn a_note_is_left_out_where_the_figure_that_checks_it_decides_the_same() {
 }
 
 #[test]
+fn what_must_be_known_of_a_device_is_known_of_its_contender() {
+    let (plan, mut records) = steady();
+    let small = "btrfs behaves differently on less than 2G, and has 1G";
+    for record in records.iter_mut().filter(|record| is_xfs(record)) {
+        record.caution = Some(small.into());
+    }
+    let found = analysed(&plan, &records);
+    assert_eq!(of(&found, "xfs").notes, [small]);
+    assert_eq!(of(&found, "ext4").notes, [""; 0]);
+}
+
+#[test]
 fn two_that_are_not_the_baseline_are_told_apart_by_their_own_ratios() {
     let mut plan = plan(&["ext4", "xfs", "btrfs", "b: ext4"], 6);
     plan.study.contenders[3].layers[0].name = "raw".into();

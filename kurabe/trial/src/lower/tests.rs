@@ -41,6 +41,20 @@ fn names_are_unique_among_all_layers_and_file_systems() {
 }
 
 #[test]
+fn a_file_system_on_too_few_bytes_is_named() {
+    let small = |text: &str, device_bytes, top_bytes| {
+        let contender = Contender::parse(text, &crate::filesystem::known()).unwrap();
+        too_small(&contender, device_bytes, top_bytes)
+    };
+    assert_eq!(small("ext4", 1 << 30, 1 << 30), None);
+    assert_eq!(small("btrfs", 2 << 30, 2 << 30), None);
+    let said = "btrfs behaves differently on less than 2G, and has 1G";
+    assert_eq!(small("btrfs", 4 << 30, 1 << 30).as_deref(), Some(said));
+    assert_eq!(small("ext4 over loop over btrfs", 2 << 30, 1 << 30), None);
+    assert_eq!(small("ext4 over loop over btrfs", 1 << 30, 1 << 20).as_deref(), Some(said));
+}
+
+#[test]
 fn what_cannot_be_below_is_refused_with_the_rule() {
     for (text, said) in [
         ("luks over ext4", "write ext4 over luks, or ext4 over luks over loop over ext4"),
