@@ -10,7 +10,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use crate::{Refused, way};
 
@@ -77,6 +77,29 @@ pub fn locate(name: &str) -> Result<TrustedProgram, NotFound> {
 /// Those of [`locate`].
 pub fn command(name: &str) -> Result<Command, NotFound> {
     locate(name).map(|program| program.command())
+}
+
+/// How to install what is in one of these packages, the preferred one first, as the end of a message: the first
+/// package that this machine's sources have.
+pub fn how_to_install(packages: &[&str]) -> String {
+    how(packages, is_unavailable)
+}
+
+fn how(packages: &[&str], is_unavailable: impl Fn(&str) -> bool) -> String {
+    match packages.iter().find(|package| !is_unavailable(package)) {
+        Some(package) => format!("it is in the package {package}: apt install {package}"),
+        None => format!("this machine's package sources have no {}", packages.join(" or ")),
+    }
+}
+
+/// Whether the package sources of this machine are known, and lack a package.
+fn is_unavailable(package: &str) -> bool {
+    let Ok(mut policy) = command("apt-cache") else { return false };
+    policy.args(["policy", package]).env("LC_ALL", "C").env_remove("LANGUAGE");
+    let said = policy.stdin(Stdio::null()).stderr(Stdio::null()).output();
+    let said = said.ok().filter(|said| said.status.success()).map(|said| said.stdout);
+    let said = said.map(|said| String::from_utf8_lossy(&said).into_owned());
+    said.is_some_and(|said| !said.contains("Candidate:") || said.contains("Candidate: (none)"))
 }
 
 /// A command that starts the running program once more, whatever its path leads to by now.
@@ -155,13 +178,13 @@ impl Search {
 
     fn locate(&self, name: &str) -> Result<TrustedProgram, NotFound> {
         let mut passed_over = Vec::new();
-        let found = match name.contains('/') {
-            true => self.take(PathBuf::from(name), &mut passed_over),
-            false if name.is_empty() => None,
-            false => self
-                .directories
-                .iter()
-                .find_map(|directory| self.take(directory.join(name), &mut passed_over)),
+        let found = if name.contains('/') {
+            self.take(PathBuf::from(name), &mut passed_over)
+        } else if name.is_empty() {
+            None
+        } else {
+            let mut places = self.directories.iter().map(|directory| directory.join(name));
+            places.find_map(|path| self.take(path, &mut passed_over))
         };
         if let Some(path) = found {
             let search_path = std::env::join_paths(&self.directories).unwrap_or_default();
@@ -205,6 +228,20 @@ mod tests {
     use super::*;
 
     const NAME: &str = "kurabe-program";
+
+    #[test]
+    fn a_package_is_named_that_the_sources_have() {
+        let packages = ["librocksdb7.8", "librocksdb9.10"];
+        let with = |lacking: &[&str]| how(&packages, |package| lacking.contains(&package));
+        assert_eq!(with(&[]), "it is in the package librocksdb7.8: apt install librocksdb7.8");
+        assert!(with(&packages[..1]).ends_with(": apt install librocksdb9.10"));
+        let lacking = "this machine's package sources have no librocksdb7.8 or librocksdb9.10";
+        assert_eq!(with(&packages), lacking);
+        // Whatever its sources are, no machine of Debian's has this one.
+        if find("apt-cache").is_some() {
+            assert!(is_unavailable("kurabe-no-such-package"));
+        }
+    }
 
     fn set_mode(path: &Path, mode: u32) {
         fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();

@@ -26,7 +26,7 @@ pub fn command(name: &str) -> Result<Command, Error> {
     let mut command = trust::program::command(name).map_err(|not_found| {
         let package = PACKAGES.iter().find(|(program, _)| *program == name);
         let package = package.map_or(name, |(_, package)| package);
-        Error::Refused(format!("{not_found}; apt-get install {package}"))
+        Error::Refused(format!("{not_found}; {}", trust::program::how_to_install(&[package])))
     })?;
     command.env("LC_ALL", "C").env_remove("LANGUAGE").stdin(Stdio::null());
     // A build takes minutes.

@@ -212,7 +212,7 @@ fn workload_tool(tool: &workloads::tool::WorkloadTool) -> Item {
                 _ => &[],
             };
             let missing = item(WORKLOAD_TOOLS, tool.program(), State::Missing, "not installed");
-            let missing = missing.next(format!("apt install {}", tool.package()));
+            let missing = missing.next(trust::program::how_to_install(&[tool.package()]));
             not_used.iter().fold(missing, |item, refused| item.next(format!("not used: {refused}")))
         }
     }

@@ -42,7 +42,6 @@ use crate::host_proc::HostProc;
 use crate::leftovers::running;
 use crate::locks::LockCalls;
 use crate::scratch::Occupied;
-use crate::stop::StopFlag;
 use crate::tool::{StepFailure, Toolbox, find, not_found};
 use crate::user::User;
 use kernel::KernelFileSystem;
@@ -677,23 +676,11 @@ pub(crate) fn missing_of(tools: &[LayerTool]) -> Vec<String> {
                 OWN_PACKAGE => {
                     format!("{not_found}; install it with: cargo install --path {}", tool.name)
                 }
-                package if is_unavailable(package) => {
-                    format!("{not_found}, and this machine's package sources have no {package}")
-                }
-                package => {
-                    format!("{not_found}; it is in the package {package}: apt install {package}")
-                }
+                package => format!("{not_found}; {}", trust::program::how_to_install(&[package])),
             });
         }
     }
     missing
-}
-
-/// Whether the package sources of this machine are known, and lack a package.
-fn is_unavailable(package: &str) -> bool {
-    let tools = Toolbox::new(None, StopFlag::default());
-    let said = tools.look(&["apt-cache", "policy", package], "looking for a package");
-    said.is_ok_and(|said| !said.contains("Candidate:") || said.contains("Candidate: (none)"))
 }
 
 /// Whether the kernel has this file system, or a module that it loads when asked to.

@@ -188,7 +188,8 @@ impl SshHost {
 
     fn start(name: &str) -> Result<SshHost, Failure> {
         let mut ssh = trust::program::command("ssh").map_err(|not_found| {
-            Failure::refused(format!("{not_found}; apt-get install openssh-client"))
+            let how = trust::program::how_to_install(&["openssh-client"]);
+            Failure::refused(format!("{not_found}; {how}"))
         })?;
         let path = own_program();
         let sum = guest::sha256(&[&path])?.remove(0);

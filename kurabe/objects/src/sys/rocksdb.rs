@@ -98,17 +98,12 @@ fn calls() -> Result<&'static Calls, &'static str> {
             NonNull::new(unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) })
         });
         let packages = LIBRARIES.map(|(_, package)| package);
-        Calls::find(library.ok_or_else(|| not_found(&packages))?)
+        Calls::find(library.ok_or_else(|| {
+            let how = trust::program::how_to_install(&packages);
+            format!("RocksDB's library is not installed; {how}")
+        })?)
     });
     found.as_ref().map_err(String::as_str)
-}
-
-fn not_found(packages: &[&str]) -> String {
-    let (first, others) = packages.split_first().expect("there is a package");
-    format!(
-        "RocksDB's library is not installed; it is in the package {first}: apt install {first} (on other releases: {})",
-        others.join(" or ")
-    )
 }
 
 /// What this machine lacks for RocksDB.
@@ -287,16 +282,5 @@ impl Drop for RocksDatabase {
             (self.calls.writeoptions_destroy)(self.unsynced);
             (self.calls.readoptions_destroy)(self.reading);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_package_of_a_missing_library_is_named() {
-        let said = not_found(&["librocksdb7.8", "librocksdb9.10"]);
-        assert!(said.contains("apt install librocksdb7.8 (on other"), "{said}");
     }
 }

@@ -130,9 +130,9 @@ impl Generator for DbenchWorkload {
             None => missing_tools(&[WorkloadTool::Dbench]),
             Some(path) if path.is_file() => Vec::new(),
             Some(path) => vec![format!(
-                "the load file {} is not there; Debian's is in the package {1}: apt install {1}",
+                "the load file {} is not there; dbench brings one; {}",
                 path.display(),
-                WorkloadTool::Dbench.package()
+                trust::program::how_to_install(&[WorkloadTool::Dbench.package()])
             )],
         }
     }
