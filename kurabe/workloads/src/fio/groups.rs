@@ -132,6 +132,8 @@ const IDLE_HINT: &str = "give it something to read or write, and try the command
 
 /// Operations a second, as a figure's name has it.
 const OPERATIONS: &str = "operations";
+/// The mean time until the kernel had taken an operation, as a figure's name has it.
+const SUBMISSION: &str = "submission latency";
 /// Bytes a second, as a figure's name has it.
 const BANDWIDTH: &str = "bandwidth";
 
@@ -219,8 +221,8 @@ impl Groups {
             let mut operations = self.operations_of(part);
             operations.retain(|operation| self.does(part, operation));
             let names = operations.into_iter().flat_map(|operation| {
-                self.figures_by_use(part)
-                    .map(|figure| named(part, &format!("{operation} {figure}")))
+                let figures = self.figures_by_use(part).into_iter().chain([SUBMISSION]);
+                figures.map(move |figure| named(part, &format!("{operation} {figure}")))
             });
             names.collect::<Vec<_>>()
         };
@@ -385,6 +387,10 @@ impl Groups {
                 let name = named(part, &format!("{operation} {figure}"));
                 metrics
                     .push(Metric { axes: axes(part, operation), ..Metric::new(name, value, unit) });
+            }
+            if all.slat_ns.count > 0 {
+                let name = named(part, &format!("{operation} {SUBMISSION}"));
+                metrics.push(Metric::new(name, all.slat_ns.mean, Unit::Nanoseconds));
             }
         }
         metrics

@@ -59,6 +59,33 @@ pub struct Direction {
     /// That of the time in the device and its queue.
     #[serde(skip_serializing_if = "LatencyCounts::is_empty")]
     pub clat_ns: LatencyCounts,
+    /// The time until the kernel had taken an operation; only engines that do not wait for it have one.
+    #[serde(skip_serializing_if = "SubmissionTimes::is_empty")]
+    pub slat_ns: SubmissionTimes,
+}
+
+/// How long submissions took: fio counts no buckets of them unless a job asks for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SubmissionTimes {
+    #[serde(rename = "N")]
+    pub count: u64,
+    pub mean: f64,
+}
+
+impl SubmissionTimes {
+    fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    fn together(all: impl Iterator<Item = SubmissionTimes>) -> SubmissionTimes {
+        let (mut count, mut total_ns) = (0, 0.0);
+        for times in all {
+            count += times.count;
+            total_ns += times.mean * times.count as f64;
+        }
+        SubmissionTimes { count, mean: total_ns / count.max(1) as f64 }
+    }
 }
 
 /// A distribution: counts by latency in ns, and what fio says of it.
@@ -129,6 +156,7 @@ impl Direction {
             short_ios: sum(|one| one.short_ios),
             lat_ns: LatencyCounts::together(all.iter().map(|one| &one.lat_ns)),
             clat_ns: LatencyCounts::together(all.iter().map(|one| &one.clat_ns)),
+            slat_ns: SubmissionTimes::together(all.iter().map(|one| one.slat_ns)),
         }
     }
 
@@ -307,6 +335,7 @@ mod tests {
       "write" : {
         "io_bytes" : 4096000, "bw_bytes" : 1365333, "iops" : 333.3, "runtime" : 3000,
         "total_ios" : 1000, "short_ios" : 0,
+        "slat_ns" : { "min" : 900, "max" : 8000, "mean" : 1500.0, "stddev" : 3.0, "N" : 1000 },
         "clat_ns" : { "mean" : 5.0, "max" : 9, "bins" : { "7" : 1000 } },
         "lat_ns" : { "mean" : 14800.5, "max" : 20111, "N" : 1000,
                      "bins" : { "14784" : 990, "19328" : 10 } }
@@ -335,6 +364,9 @@ Trailing words
         assert_eq!((one.jobname.as_str(), one.groupid, one.job_runtime), ("one", 2, 3001));
         assert_eq!((one.read.total_ios, one.write.total_ios), (0, 1000));
         assert_eq!(output.jobs[1].error, 5);
+        let other = SubmissionTimes { count: 3000, mean: 500.0 };
+        let both = SubmissionTimes::together([one.write.slat_ns, other].into_iter());
+        assert_eq!(both, SubmissionTimes { count: 4000, mean: 750.0 });
         let summary = latencies(&output.jobs).summary();
         let of = |name: &str| summary.kinds.iter().find(|kind| kind.operation == name).unwrap();
         let write = of("write");
