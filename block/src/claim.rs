@@ -446,7 +446,7 @@ impl Pinned {
             .uses
             .iter()
             .map(ToString::to_string)
-            .chain(foreign.map(|it| format!("it carries {it}, which is not of the last trial")))
+            .chain(foreign.map(|it| format!("it carries {it}, which the last run did not make")))
             .collect();
         if !objections.is_empty() {
             // The user has granted all that can be granted.

@@ -23,7 +23,7 @@ mod aligned;
 pub mod claim;
 mod counting;
 mod delaying;
-mod destination;
+pub mod destination;
 mod faulty;
 mod file;
 mod memory;

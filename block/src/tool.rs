@@ -20,7 +20,6 @@ pub use trust::program;
 use trust::{Directory, Refused, way};
 
 use crate::claim::{self, Permission, Use, examine_open};
-pub use crate::destination::{Copied, Destination};
 use crate::file::of_system;
 use crate::{AlignedBuffer, BlockDevice, FileDevice, FileDeviceOptions};
 

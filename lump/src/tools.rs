@@ -7,7 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use block::tool::{self, Copied, Destination, ToolFailure, check_free, output};
+use block::destination::{Copied, Destination};
+use block::tool::{self, ToolFailure, check_free, output};
 use block::{BlockDevice, FileDevice, complain};
 use lump::{CreateOptions, Durability, Geometry, OpenOptions, Store, Value};
 

@@ -11,7 +11,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use block::AlignedBuffer;
-use block::tool::{self, Copied, Destination, ToolFailure, check_free, output};
+use block::destination::{Copied, Destination};
+use block::tool::{self, ToolFailure, check_free, output};
 
 use crate::cli::{FsckArguments, MkfsArguments};
 use crate::device::{open, open_checked};

@@ -8,7 +8,7 @@ use lab::spec::Workload;
 use serde_json::Value;
 
 use crate::document::{self, Block};
-use crate::sessions::{NO_FACTS, differences, sessions};
+use crate::sessions::{NO_FACTS, differences, flatten, sessions};
 use crate::source::ResultSource;
 use crate::table::Table;
 
@@ -89,67 +89,6 @@ fn facts_tables(facts: &Value) -> Vec<Block> {
         blocks.push(Block::fold(name.replace('_', " "), vec![table]));
     }
     blocks
-}
-
-/// Leaves of a JSON value with the path to each; sizes and times in words by their names.
-pub(crate) fn flatten(path: &str, value: &Value, rows: &mut Vec<(String, String)>) {
-    let below = |name: &str| match path {
-        "" => name.replace('_', " "),
-        path => format!("{path} · {}", name.replace('_', " ")),
-    };
-    match value {
-        Value::Null => {}
-        Value::Object(fields) => {
-            for (name, field) in fields {
-                let in_words = field.as_f64().and_then(|number| {
-                    if let Some(name) = name.strip_suffix("_bytes") {
-                        Some((name, format!("{} ({number} bytes)", crate::text::bytes(number))))
-                    } else if let Some(name) = name.strip_suffix("_ns") {
-                        Some((name, crate::text::time(number)))
-                    } else {
-                        None
-                    }
-                });
-                match in_words {
-                    Some((name, words)) => rows.push((below(name), words)),
-                    None => flatten(&below(name), field, rows),
-                }
-            }
-        }
-        Value::Array(entries) => {
-            // A list of pairs is a list of settings.
-            let pairs: Option<Vec<(&str, &str)>> = entries
-                .iter()
-                .map(|entry| match entry.as_array()?.as_slice() {
-                    [name, value] => name.as_str().zip(value.as_str()),
-                    _ => None,
-                })
-                .collect();
-            match pairs {
-                Some(pairs) if !pairs.is_empty() => {
-                    // The names of settings are to be found again as they are.
-                    let row = |(name, value): (&str, &str)| {
-                        (format!("{path} · {name}").trim_start_matches(" · ").into(), value.into())
-                    };
-                    rows.extend(pairs.into_iter().map(row));
-                }
-                _ => {
-                    let words: Vec<String> = entries.iter().map(leaf).collect();
-                    rows.push((path.to_string(), words.join(" ")));
-                }
-            }
-        }
-        other => rows.push((path.to_string(), leaf(other))),
-    }
-}
-
-fn leaf(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        Value::Bool(true) => "yes".into(),
-        Value::Bool(false) => "no".into(),
-        other => other.to_string(),
-    }
 }
 
 /// What was executed for one trial, and what the file system says of itself.

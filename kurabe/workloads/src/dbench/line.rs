@@ -5,8 +5,6 @@
 
 use vocabulary::suggestion::did_you_mean;
 
-use super::loadfile::FORMS;
-
 /// Decimal, `0x` hexadecimal or, with a leading 0, octal: what C's `strtol` with base 0 reads.
 pub(super) fn parse_number(text: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(text).ok()?;
@@ -134,10 +132,9 @@ pub(super) fn other_backend(text: &[u8]) -> Option<(usize, String)> {
     })
 }
 
-pub(super) fn unknown_operation(name: &[u8]) -> String {
+pub(super) fn unknown_operation(name: &[u8], known: &[&str]) -> String {
     let text = excerpt_bare(name);
-    let known = FORMS.map(|(known, ..)| known);
-    let advice = did_you_mean(&text, &known)
+    let advice = did_you_mean(&text, known)
         .unwrap_or_else(|| "this does not appear to be a dbench load file".into());
     format!("unknown operation `{text}`; {advice}")
 }

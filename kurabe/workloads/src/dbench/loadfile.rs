@@ -251,7 +251,8 @@ impl Parser {
         line_number: usize,
     ) -> Result<DbenchOperation, String> {
         let form = FORMS.into_iter().find(|(known, ..)| known.as_bytes() == name);
-        let (name, kind, form) = form.ok_or_else(|| unknown_operation(name))?;
+        let (name, kind, form) =
+            form.ok_or_else(|| unknown_operation(name, &FORMS.map(|(known, ..)| known)))?;
         if operands.len() != form.len() {
             let words: String = form.iter().map(|operand| format!("{operand:?} ")).collect();
             return Err(format!(

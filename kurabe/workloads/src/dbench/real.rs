@@ -326,7 +326,7 @@ fn parse_result(words: &[&str]) -> Option<(f64, u32, f64)> {
 mod tests {
     use super::*;
 
-    /// The forms are those of the published run on Btrfs that this room descends from, and those
+    /// The forms are those of the published run on Btrfs that kurabe began with, and those
     /// of the results by client of the same version.
     const OUTPUT: &str = "\
 dbench version 4.00 - Copyright Andrew Tridgell 1999-2004
