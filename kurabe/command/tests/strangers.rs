@@ -56,6 +56,11 @@ fn files_that_are_read_are_regular_and_of_somebody_who_is_believed() {
     fs::set_permissions(site.work(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
     let refused = format!("{} can be written by other users", site.work().display());
     site.run(&["run", "file"]).expect(2).says(&[&refused]);
+    // Whoever trusts those who can write the directory trusts no file that they can write.
+    let shared = ["run", "file", "--print-study", "--trust-shared"];
+    site.run(&shared).expect(2).says(&["file can be written by other users"]);
+    fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+    site.run(&shared).expect(0);
     fs::set_permissions(site.work(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     fs::remove_file(&file).unwrap();
     let mode = rustix::fs::Mode::from_raw_mode(0o644);
