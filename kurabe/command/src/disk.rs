@@ -62,7 +62,9 @@ fn list() -> Result<u8, Failure> {
 
 /// The profile that a person means by `NAME[,WORDS]`, with its layer in front or not.
 fn named(words: &str) -> Result<DiskProfile, Failure> {
-    let bare = ["hdd:", "ssd:", "cloud:"].iter().find_map(|layer| words.strip_prefix(layer));
+    let known: Vec<DiskProfile> = profile::bundled().collect();
+    let mut layers = known.iter().map(|one| one.kind.layer());
+    let bare = layers.find_map(|layer| words.strip_prefix(layer)?.strip_prefix(':'));
     let bare = bare.unwrap_or(words);
     let (name, changes) = bare.split_once(',').unwrap_or((bare, ""));
     if name.ends_with(".toml") {
@@ -72,7 +74,6 @@ fn named(words: &str) -> Result<DiskProfile, Failure> {
         let profile = DiskProfile::parse(&text, name).map_err(Failure::refused)?;
         return profile.changed(changes).map_err(|problem| refused(&problem));
     }
-    let known: Vec<DiskProfile> = profile::bundled().collect();
     let Some(found) = known.iter().find(|one| one.name == name) else {
         let names: Vec<&str> = known.iter().map(|one| one.name.as_str()).collect();
         let names = names.join(", ");

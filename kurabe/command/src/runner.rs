@@ -21,7 +21,7 @@ use vocabulary::workload::WorkloadSpec;
 use workloads::KINDS;
 
 mod budget;
-mod schedule;
+pub mod schedule;
 
 use budget::TimeLeft;
 pub use budget::{FEWEST_ROUNDS, long_runs, rounds_to_interval};
@@ -40,7 +40,7 @@ pub trait Executor {
 
     fn execute(&mut self, spec: &TrialSpec, on_event: &mut dyn FnMut(&Event)) -> Record {
         let mut records = self.run(std::slice::from_ref(spec), None, on_event);
-        records.pop().expect("one trial yields one record")
+        records.pop().expect("one run yields one record")
     }
 }
 

@@ -268,7 +268,7 @@ fn a_host_that_is_full_is_an_error_and_everything_is_given_back() {
     site.expect_nothing_left();
     for record in site.records() {
         let (_, message, _) = failure(&record);
-        assert!(message.contains("starting the trial's ledger"), "{message}");
+        assert!(message.contains("starting the run's ledger"), "{message}");
         assert!(message.contains("No space left on device"), "{message}");
     }
     assert_eq!(site.run(&["report", "result"]).expect(0).stdout, ran.stdout);

@@ -281,7 +281,7 @@ impl Plan {
         let pairs = study.contenders.len().saturating_mul(study.workloads.len());
         for block in &self.blocks {
             if block.block as usize >= self.blocks.len() || block.trials.len() != pairs {
-                return Err(format!("block {} is not whole or beyond their number", block.block));
+                return Err(format!("round {} is not whole or beyond their number", block.block));
             }
         }
         let trials = self.blocks.iter().flat_map(|block| &block.trials);
@@ -290,7 +290,7 @@ impl Plan {
                 || trial.workload >= study.workloads.len()
                 || trial.contender >= study.contenders.len()
             {
-                return Err(format!("trial {number} is of no contender or out of its order"));
+                return Err(format!("run {number} is of no contender or out of its order"));
             }
         }
         Ok(())
@@ -306,7 +306,7 @@ impl Plan {
             Some((block, trial))
         });
         let Some((block, trial)) = found else {
-            return Err(format!("the plan has no trial {}", record.trial));
+            return Err(format!("the plan has no run {}", record.trial));
         };
         let label = &self.study.contenders[trial.contender].label;
         let workload = &self.study.workloads[trial.workload].name;
@@ -315,7 +315,7 @@ impl Plan {
             || *workload != record.workload
         {
             return Err(format!(
-                "trial {} is of '{label}' under '{workload}' in block {} of the plan, and the record says otherwise",
+                "run {} is of '{label}' under '{workload}' in round {} of the plan, and the record says otherwise",
                 record.trial, block.block
             ));
         }

@@ -60,7 +60,7 @@ pub enum StatisticsError {
     /// A sample is zero, negative, infinite or not a number; ratios and logarithms need positive
     /// finite numbers.
     #[error(
-        "sample {index} is {value}, but only positive finite numbers can be compared; leave the trial out"
+        "sample {index} is {value}, but only positive finite numbers can be compared; leave the run out"
     )]
     BadSample {
         /// Position of the value in its slice.
@@ -79,7 +79,7 @@ pub enum StatisticsError {
     Empty,
     /// Paired samples of unequal length.
     #[error(
-        "{baseline} samples of the baseline cannot be paired with {contender} of the contender; pass None for a failed trial"
+        "{baseline} samples of the baseline cannot be paired with {contender} of the contender; pass None for a failed run"
     )]
     LengthMismatch {
         /// Number of samples of the baseline.

@@ -304,7 +304,7 @@ pub const BLOCKS_MAX_DEFAULT: u32 = 20;
 /// Default margin within which two contenders count as the same.
 pub const SAME_WITHIN_DEFAULT: f64 = 0.05;
 /// Default bound on the wait for an idle device.
-const IDLE_WAIT_DEFAULT: &str = "60s";
+pub const IDLE_WAIT_DEFAULT: &str = "60s";
 
 /// What is wrong with a study, and where.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

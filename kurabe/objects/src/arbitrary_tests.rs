@@ -1,4 +1,4 @@
-//! Programs at random and programs as text, for the property tests of this room.
+//! Programs at random and programs as text, for the property tests of this crate.
 
 use std::fmt;
 

@@ -381,7 +381,7 @@ impl<'a> Parser<'a> {
         if depth >= NESTING_MAX {
             return Err(Box::new(self.source.error(
                 span,
-                format!("repetitions are nested more than {NESTING_MAX} deep"),
+                format!("`times` is nested more than {NESTING_MAX} deep"),
                 "too deep",
             )));
         }

@@ -390,7 +390,7 @@ impl Stream {
     }
 
     fn again(&mut self, wakes: bool) {
-        let frame = self.frames.last_mut().expect("every end of a repetition has a beginning");
+        let frame = self.frames.last_mut().expect("every end of `times` has a beginning");
         if frame.left == 0 || (!wakes && self.live.is_empty()) {
             self.frames.pop();
         } else {

@@ -154,7 +154,7 @@ pub fn layouts(view: &WorkloadView<'_>) -> Vec<Block> {
         "jump",
         "free up to 1 MiB",
     ]);
-    for LayoutRow { label, which, layout, .. } in &found {
+    for LayoutRow { label, is_of_age, layout, .. } in &found {
         let share = |part: Option<f64>| match part {
             Some(part) => Cell::from(format!("{:.1} %", part * 100.0)).valued(Some(part)),
             None => "-".into(),
@@ -166,7 +166,8 @@ pub fn layouts(view: &WorkloadView<'_>) -> Vec<Block> {
         });
         table.rows.push(vec![
             label.as_str().into(),
-            (*which).into(),
+            if *is_of_age { "that aged, before the run" } else { "of the workload, after it" }
+                .into(),
             Cell::whole(layout.files),
             pieces.map_or("-".into(), |pieces| {
                 Cell::from(format!("{pieces:.2}")).valued(Some(pieces))
@@ -199,11 +200,10 @@ fn of_view<'a>(view: &WorkloadView<'a>) -> Vec<LayoutRow<'a>> {
         if after.is_none() {
             continue;
         }
-        let both = [("that aged, before the run", before), ("of the workload, after it", after)];
-        for (which, layout) in both {
+        for (is_of_age, layout) in [(true, before), (false, after)] {
             // A workload that made no files left the device as it was.
             if let Some(layout) = layout.filter(|one| one.files > 0) {
-                all.push(LayoutRow { key, label: label.clone(), which, layout });
+                all.push(LayoutRow { key, label: label.clone(), is_of_age, layout });
             }
         }
     }

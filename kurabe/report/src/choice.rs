@@ -9,7 +9,7 @@ use lab::workload::ALL_CELLS;
 
 use crate::costs::FEW_BYTES;
 use crate::quotient;
-use crate::standings::{CONTENDERS_TOLD, ContenderRanking};
+use crate::standings::{CONTENDERS_TOLD, ContenderRanking, OPEN};
 use crate::tables::{
     has_no_figure, other_operations, primary_comparisons, primary_metric, verdict_mark,
     verdict_text,
@@ -21,7 +21,7 @@ pub fn sentences(workloads: &[WorkloadAnalysis], plan: &Plan) -> Vec<String> {
     if let [workload] = workloads {
         let said = sentence(workload, plan);
         // Labels are as they were written.
-        let begins_with_label = !said.starts_with("inconclusive against ");
+        let begins_with_label = !said.starts_with(OPEN);
         return vec![if begins_with_label { said } else { text::capitalised(&said) }];
     }
     let mut all: Vec<Said> = Vec::new();
@@ -192,10 +192,12 @@ fn apart(
     let parts = [with(Verdict::Faster, "less"), with(Verdict::Slower, "more")].concat();
     let baseline = plan.baseline_label();
     let is_same = all().all(|one| matches!(one.verdict, Verdict::Same { .. }));
-    Some(match parts.is_empty() {
-        true if is_same => "the same".into(),
-        true => "no sure difference".into(),
-        false => format!("{} than {baseline} ({})", parts.join(", "), value(baseline)?),
+    Some(if !parts.is_empty() {
+        format!("{} than {baseline} ({})", parts.join(", "), value(baseline)?)
+    } else if is_same {
+        "the same".into()
+    } else {
+        "no sure difference".into()
     })
 }
 

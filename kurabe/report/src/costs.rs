@@ -3,6 +3,7 @@
 
 use lab::analysis::{ContenderAnalysis, PhaseDevice, WorkloadAnalysis, median};
 use lab::record::{LockCounts, Phase, Record};
+use lab::workload::Unit;
 
 use crate::source::ResultSource;
 use crate::table::{Cell, Table};
@@ -79,7 +80,8 @@ pub fn table(source: &ResultSource, workload: &WorkloadAnalysis) -> Table {
         all.iter().find(|one| one.metric == metric && one.contender == contender.label)
     };
     for (name, metric, words, value) in rows {
-        let least = if metric.starts_with("bytes ") { FEW_BYTES } else { 0.0 };
+        let is_bytes = all.iter().any(|one| one.metric == metric && one.unit == Unit::Bytes);
+        let least = if is_bytes { FEW_BYTES } else { 0.0 };
         let is_few = ranked.iter().filter_map(|one| value(one)).all(|value| value < least);
         let cells: Vec<Cell> = ranked
             .iter()

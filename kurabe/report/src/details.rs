@@ -174,10 +174,10 @@ fn findings(workload: &WorkloadAnalysis) -> Vec<String> {
     let mut lines = Vec::new();
     for (index, contender) in contenders.iter().enumerate() {
         for finding in &contender.findings {
-            match is_common(finding) {
-                true if index == 0 => lines.push(format!("every contender: {finding}")),
-                true => {}
-                false => lines.push(format!("{}: {finding}", contender.label)),
+            if !is_common(finding) {
+                lines.push(format!("{}: {finding}", contender.label));
+            } else if index == 0 {
+                lines.push(format!("every contender: {finding}"));
             }
         }
     }

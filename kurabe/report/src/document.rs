@@ -176,8 +176,8 @@ fn write_terminal(out: &mut Screen, blocks: &[Block]) {
             Block::Table { table, .. } => out.append(&table.terminal(out.colour())),
             Block::Chart(_) => {}
             Block::Map(map) => out.append(&map.table().terminal(out.colour())),
-            Block::Warning(text) => aside(out, "Warning:", Tone::Uncertain, text),
-            Block::Note(text) => aside(out, "Note:", Tone::Faint, text),
+            Block::Warning(text) => remark(out, "Warning:", Tone::Uncertain, text),
+            Block::Note(text) => remark(out, "Note:", Tone::Faint, text),
             Block::Code(lines) => {
                 for line in lines.lines() {
                     let _ = writeln!(out, "    {}", text::line(line));
@@ -202,7 +202,7 @@ fn strong(out: &mut Screen, lead: &str, text: &str) {
     }
 }
 
-fn aside(out: &mut Screen, word: &str, tone: Tone, text: &str) {
+fn remark(out: &mut Screen, word: &str, tone: Tone, text: &str) {
     let said = prose("  ", &format!("{word} {text}"));
     let _ = write!(out, "  ");
     out.paint(word, tone);

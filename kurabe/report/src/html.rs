@@ -57,11 +57,11 @@ pub(crate) fn write_blocks<'a>(out: &mut Rendered<'a>, blocks: &'a [Block]) {
             }
             Block::Warning(text) => writeln!(
                 out.body,
-                "<p class=\"aside warning\"><b>Warning:</b> {}</p>",
+                "<p class=\"remark warning\"><b>Warning:</b> {}</p>",
                 escape(text)
             ),
             Block::Note(text) => {
-                writeln!(out.body, "<p class=\"aside\"><b>Note:</b> {}</p>", escape(text))
+                writeln!(out.body, "<p class=\"remark\"><b>Note:</b> {}</p>", escape(text))
             }
             Block::Code(lines) => writeln!(out.body, "<pre>{}</pre>", escape(lines)),
             Block::Fold { summary, open, blocks } => {

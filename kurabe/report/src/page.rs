@@ -80,9 +80,10 @@ pub fn of_blocks(title: &str, blocks: &[Block]) -> String {
 /// A page around a body.
 pub(crate) fn whole(title: &str, rendered: &Rendered<'_>) -> String {
     let Rendered { body, has_charts, .. } = rendered;
-    let (shapes, script) = match has_charts {
-        true => (svg::sprite(), format!("<script>{SCRIPT}</script>\n")),
-        false => (String::new(), String::new()),
+    let (shapes, script) = if *has_charts {
+        (svg::sprite(), format!("<script>{SCRIPT}</script>\n"))
+    } else {
+        (String::new(), String::new())
     };
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:\">\n<meta name=\"generator\" content=\"kurabe {version}\">\n<title>{title} · kurabe</title>\n<link rel=\"icon\" href=\"data:,\">\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n{shapes}{body}{footer}</main>\n{script}</body>\n</html>\n",

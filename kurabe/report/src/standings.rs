@@ -36,6 +36,9 @@ pub struct ContenderRanking {
 /// well.
 pub const CONTENDERS_TOLD: usize = 5;
 
+/// How the words begin on those of whom nothing is sure.
+pub const OPEN: &str = "inconclusive against ";
+
 /// One whose interval tells something.
 #[derive(Clone)]
 struct Standing {
@@ -426,7 +429,7 @@ impl ContenderRanking {
         let open = open.filter(|(label, _)| !told.contains(label));
         let open: Vec<String> = open.map(|(_, said)| said).collect();
         let against = &self.baseline;
-        (!open.is_empty()).then(|| format!("inconclusive against {against}: {}", text::list(&open)))
+        (!open.is_empty()).then(|| format!("{OPEN}{against}: {}", text::list(&open)))
     }
 
     /// The label; where a large difference is likely and not sure, with how it looks.

@@ -80,7 +80,7 @@ fn outer(parent: u32) -> io::Result<()> {
     if status.success() {
         Ok(())
     } else {
-        Err(io::Error::other(format!("the trial ended with {status}")))
+        Err(io::Error::other(format!("the run's process ended with {status}")))
     }
 }
 

@@ -35,7 +35,7 @@ pub enum StepFailure {
         output: String,
     },
     /// The bound on the trial came first.
-    #[error("the bound on the trial was reached")]
+    #[error("the time limit of a run was reached")]
     TimedOut,
     #[error("the study was stopped")]
     Stopped,

@@ -121,7 +121,7 @@ fn recheck(load: &dyn Generator, task: &WorkloadTask) -> Result<ExitCode, String
 
 fn perform() -> Result<ExitCode, String> {
     let place = |error: &dyn std::fmt::Display| {
-        format!("the task on standard input: {error}; 'kurabe trial' writes one")
+        format!("the task on standard input: {error}; kurabe writes one itself")
     };
     // What this process holds, its report above all, is nothing to what it starts.
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)

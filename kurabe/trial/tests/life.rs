@@ -321,7 +321,7 @@ fn live_on_real(contender: &Contender, prepared: &dyn PreparedDevice, scratch: &
         assert!(kept.contains("it carries ext4") && kept.contains("did not make"), "{kept}");
         prepared.note_left(device::Left::Marked(&marks));
         let refused = prepared.claim_again().err().unwrap().to_string();
-        assert!(refused.contains("which is not of the last trial"), "{refused}");
+        assert!(refused.contains("which the last run did not make"), "{refused}");
         prepared.note_left(device::Left::Everything);
         return;
     }

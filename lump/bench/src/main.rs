@@ -211,15 +211,16 @@ fn turn(
                 ready.wait();
                 let start = Instant::now();
                 for step in 0.. {
-                    let key = match is_put {
-                        true => own[random.random_range(0..own.len())],
-                        false if step == own.len() => break,
-                        false => own[step],
-                    };
+                    if !is_put && step == own.len() {
+                        break;
+                    }
+                    let place = if is_put { random.random_range(0..own.len()) } else { step };
+                    let key = own[place];
                     let began = Instant::now();
-                    match is_put {
-                        true => contender.put(key, &mut memory, true),
-                        false => contender.get(key, &mut memory),
+                    if is_put {
+                        contender.put(key, &mut memory, true);
+                    } else {
+                        contender.get(key, &mut memory);
                     }
                     let elapsed = began.elapsed().as_nanos() as u64;
                     nanoseconds.record(elapsed).expect("it grows as needed");
@@ -279,14 +280,11 @@ fn fio(
     command.args([format!("--runtime={milliseconds}ms"), format!("--ramp_time={milliseconds}ms")]);
     command.arg(if is_put { "--rw=randwrite" } else { "--rw=randread" });
     let flushes = is_put && name != FIO_UNSYNCED;
-    match flushes {
-        true => command.args([
-            "--ioengine=psync".into(),
-            "--fdatasync=1".into(),
-            format!("--numjobs={depth}"),
-        ]),
-        false => command.args(["--ioengine=io_uring".into(), format!("--iodepth={depth}")]),
-    };
+    if flushes {
+        command.args(["--ioengine=psync", "--fdatasync=1"]).arg(format!("--numjobs={depth}"));
+    } else {
+        command.args(["--ioengine=io_uring".into(), format!("--iodepth={depth}")]);
+    }
     let output = command.output().expect("start fio");
     assert!(output.status.success(), "fio: {}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8_lossy(&output.stdout);

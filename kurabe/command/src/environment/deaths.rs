@@ -228,7 +228,7 @@ fn follow(
                 let words = format!("node {} was killed", death.node);
                 on_event(&Event::Status { text: words });
                 let died = serde_json::to_string(&TrialCommand::Died { node: death.node });
-                let died = died.expect("a turn has a JSON form");
+                let died = died.expect("a command has a JSON form");
                 members
                     .iter_mut()
                     .filter(|one| !one.is_dead)

@@ -230,7 +230,7 @@ impl GuestNode {
 
     pub(super) fn turn(&mut self, turn: &TrialCommand) {
         self.waits = None;
-        self.tell(serde_json::to_string(turn).expect("a turn has a JSON form"));
+        self.tell(serde_json::to_string(turn).expect("a command has a JSON form"));
     }
 
     pub(super) fn tell(&self, line: impl Into<String>) {

@@ -156,7 +156,7 @@ impl Processes {
             drop(device.claim_again().map_err(|error| error.to_string())?);
         }
         Scratch::make(&self.own, &self.ledger)
-            .map_err(|error| format!("making the trial's directory: {error}"))
+            .map_err(|error| format!("making the run's directory: {error}"))
     }
 
     /// Removes a trial's directory. A trial that died gave nothing back itself, and one whose
@@ -219,7 +219,7 @@ impl Processes {
         let scratch = self.make_scratch(spec)?;
         spec.scratch = scratch.path();
         connection.scratch = Some(scratch);
-        let mut child = spawn().map_err(|error| format!("the trial cannot be started: {error}"))?;
+        let mut child = spawn().map_err(|error| format!("the run cannot be started: {error}"))?;
         let output = child.stdout.take().expect("the output is a pipe");
         lines::read(output, lines::OWN, number, lines);
         // The pipe stays open until the trial has ended: its end tells the trial that the runner is
@@ -228,7 +228,7 @@ impl Processes {
         let text = serde_json::to_string(spec).expect("a spec has a JSON form");
         connection.running = Some((child, input));
         connection.state = State::Beginning;
-        connection.tell(&text).map_err(|error| format!("the trial took no spec: {error}"))
+        connection.tell(&text).map_err(|error| format!("the run's process took no spec: {error}"))
     }
 
     /// The record of a trial that has ended, however it did, with everything given back.
@@ -250,7 +250,7 @@ impl Processes {
                 (Some(problem), None) => problem,
                 (Some(problem), Some(status)) => format!("{problem} ({status})"),
                 (None, status) => format!(
-                    "the trial's process ended without a record ({}){reason}",
+                    "the run's process ended without a record ({}){reason}",
                     status.unwrap_or_default()
                 ),
             };
@@ -318,7 +318,7 @@ impl TrialConnection {
 
     /// Gives it a turn, or tells it that there are no more. One that is gone says so by itself.
     fn give(&mut self, turn: &TrialCommand) {
-        let _ = self.tell(&serde_json::to_string(turn).expect("a turn has a JSON form"));
+        let _ = self.tell(&serde_json::to_string(turn).expect("a command has a JSON form"));
         match turn {
             TrialCommand::Slice { .. } => self.state = State::Turn,
             TrialCommand::End => self.state = State::Ending,
@@ -448,7 +448,8 @@ impl Heard {
             }
             Err(error) => {
                 let shown: String = line.chars().take(SHOWN_MAX).collect();
-                let text = format!("the trial said something unexpected ({error}): {shown}");
+                let text =
+                    format!("the run's process said something unexpected ({error}): {shown}");
                 return Some(Event::Status { text });
             }
         }

@@ -216,7 +216,7 @@ impl Executor for ThisMachine {
             on_event(&Event::Status { text: failure.message });
             specs.to_vec()
         });
-        let processes = self.processes.as_mut().expect("it is prepared before it runs trials");
+        let processes = self.processes.as_mut().expect("it is prepared before it runs anything");
         processes.run(&aged, schedule, on_event)
     }
 }

@@ -740,6 +740,31 @@ mod tests {
         assert_eq!(text.parameters["n"], ["1", "2"]);
     }
 
+    /// The help is text, and what it says is decided elsewhere.
+    #[test]
+    fn the_numbers_of_the_help_are_those_that_count() {
+        use lab::study::{
+            BLOCKS_MAX_DEFAULT, BLOCKS_MIN_DEFAULT, IDLE_WAIT_DEFAULT, SAME_WITHIN_DEFAULT,
+        };
+
+        let command = Cli::command();
+        let flags = command.find_subcommand("compare").unwrap();
+        let of = |long: &str| flags.get_arguments().find(|one| one.get_long() == Some(long));
+        let durability = compare(&["ext4", "--durability", "--", "true"]).durability;
+        let measured = crate::runner::schedule::MEASURED_SHARE * 100.0;
+        for (long, default) in [
+            ("min-runs", BLOCKS_MIN_DEFAULT.to_string()),
+            ("max-runs", BLOCKS_MAX_DEFAULT.to_string()),
+            ("idle-wait", IDLE_WAIT_DEFAULT.to_string()),
+            ("same-within", (SAME_WITHIN_DEFAULT * 100.0).to_string()),
+            ("block-time", format!("until {measured} % of its time was measured")),
+            ("durability", durability.unwrap().to_string()),
+        ] {
+            let help = of(long).unwrap().get_help().unwrap().to_string().replace('\n', " ");
+            assert!(help.contains(&format!("[default: {default}]")), "--{long}: {help}");
+        }
+    }
+
     #[test]
     fn fields_are_named_as_flags() {
         assert_eq!(flag_of_field("contenders[1]"), "CONTENDER");

@@ -44,12 +44,14 @@ fn is_there(program: &str) -> bool {
 /// Where a program lies that can be executed: its own path, or each place of `PATH` that has one of its name; none of
 /// a relative path, which leads from the trial's directory.
 pub fn places_of(program: &str) -> Vec<PathBuf> {
-    let candidates: Vec<PathBuf> = match program.contains('/') {
-        true if is_relative_path(program) => Vec::new(),
-        true => vec![program.into()],
-        false => std::env::var_os("PATH")
+    let candidates: Vec<PathBuf> = if is_relative_path(program) {
+        Vec::new()
+    } else if program.contains('/') {
+        vec![program.into()]
+    } else {
+        std::env::var_os("PATH")
             .map(|path| std::env::split_paths(&path).map(|place| place.join(program)).collect())
-            .unwrap_or_default(),
+            .unwrap_or_default()
     };
     candidates.into_iter().filter(|path| is_executable(path)).collect()
 }

@@ -179,7 +179,7 @@ fn what_is_made_on_the_disk_after_a_trial_was_killed_is_kept() {
     let records = site.records();
     assert_eq!(crate::harness::kinds(&records)[..2], ["failed"; 2], "{ran:#?}");
     let (_, message, _) = crate::harness::failure(&records[1]);
-    assert!(message.contains("which is not of the last trial"), "{message}");
+    assert!(message.contains("which the last run did not make"), "{message}");
 }
 
 /// What marks a disk as a member of a group: made by its own tool where that is installed and works

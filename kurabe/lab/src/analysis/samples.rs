@@ -43,11 +43,11 @@ impl<'a> Samples<'a> {
             if let (true, Some(contender)) = (counted, contender)
                 && let Some(slot) = by_contender[contender].get_mut(record.block as usize)
             {
-                match unfinished == Some(record.block) {
-                    true => left_over.push(record),
-                    // A trial that only checks stands beside the one that is timed.
-                    false if slot.is_some() && record.is_checked_only() => {}
-                    false => *slot = Some(record),
+                // A trial that only checks stands beside the one that is timed.
+                if unfinished == Some(record.block) {
+                    left_over.push(record);
+                } else if slot.is_none() || !record.is_checked_only() {
+                    *slot = Some(record);
                 }
             }
         }

@@ -116,7 +116,7 @@ fn a_record_of_another_plan_is_left_out() {
     let path = directory.join(RECORDS_FILE);
     type Spoil = fn(&mut Record);
     let spoil: [(&str, Spoil); 5] = [
-        ("the plan has no trial 4000000000", |record| record.trial = 4_000_000_000),
+        ("the plan has no run 4000000000", |record| record.trial = 4_000_000_000),
         ("block 0 of the plan", |record| record.block = 4_000_000_000),
         ("'ext4'", |record| record.contender.label = "zfs".into()),
         ("'true'", |record| record.workload = "false".into()),

@@ -273,7 +273,7 @@ pub fn compare_families(
             let (under, over) = pairs(&group.baseline, contender);
             let pooled = Pooled::of(group, blocks_of(&group.baseline, contender));
             let correction = group.corrections.get(index).copied().unwrap_or_default();
-            // Whoever looks again and again looks where the ratios have wandered farthest.
+            // Whoever looks again and again looks where the ratios are farthest from 1.
             let may_stop = options.some_may_have_left();
             let widening = if may_stop { widening(&under, &over) } else { 1.0 };
             // Rounding has the variance of a uniform distribution as wide as the step, on each side.

@@ -1,4 +1,4 @@
-//! Whether a comparison's ratios wander: each follows the one before it, so that the blocks are no
+//! Whether a comparison's ratios are correlated: each follows the one before it, so that the blocks are no
 //! independent trials and an interval from their scatter is too narrow.
 //!
 //! It takes samples by block and changes no estimate. In a study that stops when it knows, the
@@ -8,7 +8,7 @@ use super::distribution::normal_two_sided;
 
 /// Fewest ratios of which it can be told.
 const PAIRS_MIN: usize = 6;
-/// Level of the warning, one-sided. It is lenient: what wanders bends the rate of false
+/// Level of the warning, one-sided. It is lenient: a correlation changes the rate of false
 /// differences, and a remark costs little.
 const LEVEL: f64 = 0.05;
 /// Largest correlation that is believed of so few values.
@@ -28,8 +28,8 @@ pub fn serial_correlation(baseline: &[f64], contender: &[f64]) -> Option<f64> {
     let neumann = neumann(&ratios)?;
     let deviation = (4.0 * (count - 2.0) / (count * count - 1.0)).sqrt();
     let distance = (2.0 - neumann) / deviation;
-    let is_wandering = distance > 0.0 && normal_two_sided(distance) / 2.0 < LEVEL;
-    is_wandering.then_some(1.0 - neumann / 2.0)
+    let is_correlated = distance > 0.0 && normal_two_sided(distance) / 2.0 < LEVEL;
+    is_correlated.then_some(1.0 - neumann / 2.0)
 }
 
 /// By what the standard error of the ratios' mean grows when each follows the one before: √((1 + r) /

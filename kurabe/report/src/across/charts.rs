@@ -18,7 +18,7 @@ pub(super) fn charts(across: &Across<'_>, workload: &AcrossWorkload, index: usiz
             format!("a{}-{}-{what}-{place}", index + 1, slug(&workload.name)).replace("--", "-")
         };
         charts.extend(ratios(across, metric, id("ratio")));
-        charts.extend(trials(across, metric, id("trials")));
+        charts.extend(trials(across, metric, id("runs")));
     }
     charts
 }
@@ -31,7 +31,7 @@ fn keys(across: &Across<'_>) -> Vec<LegendEntry> {
 fn ratios(across: &Across<'_>, metric: &AcrossMetric, id: String) -> Option<Chart> {
     let mut rows: Vec<String> = Vec::new();
     let mut series = Vec::new();
-    let mut numbers = Table::new(&["contender", "result", "ratio", "from", "to"]);
+    let mut numbers = Table::new(&["contender", "result", "cost", "from", "to"]);
     for contender in &metric.contenders {
         for (place, comparison) in contender.comparisons.iter().enumerate() {
             let Some(ratio) = comparison.ratio else { continue };
@@ -81,7 +81,7 @@ fn trials(across: &Across<'_>, metric: &AcrossMetric, id: String) -> Option<Char
     let (unit_name, size) = scale_of(metric.unit, all.clone().fold(0.0, f64::max));
     let mut rows = Vec::new();
     let mut series = Vec::new();
-    let mut numbers = Table::new(&["contender", "result", "trial", &metric.name]);
+    let mut numbers = Table::new(&["contender", "result", "run", &metric.name]);
     for contender in &metric.contenders {
         for (key, samples) in contender.samples.iter().enumerate() {
             let name = &across.names[key];

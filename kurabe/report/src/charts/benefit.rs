@@ -5,14 +5,13 @@ use lab::workload::Unit;
 
 use super::{WorkloadView, better, scale_of};
 use crate::chart::{Axis, Chart, ChartSeries, Guide, Point, SeriesStyle, extremes};
+use crate::costs::FEW_BYTES;
 use crate::source::ResultSource;
 use crate::table::{Cell, Table};
 use crate::{tables, text};
 
 /// Quantities that differ by no more than this factor are no choice between contenders.
 const APART: f64 = 1.1;
-/// Bytes that are too few to choose by.
-const FEW_BYTES: f64 = 1_048_576.0;
 
 /// A quantity that a contender pays with besides time.
 #[derive(Clone, Copy)]

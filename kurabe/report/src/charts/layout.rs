@@ -11,7 +11,8 @@ pub struct LayoutRow<'a> {
     /// The contender's place in the study.
     pub key: usize,
     pub label: String,
-    pub which: &'static str,
+    /// Whether they are those that aged it, before the run; otherwise those that the workload made, after it.
+    pub is_of_age: bool,
     /// How they lie.
     pub layout: &'a Layout,
 }
@@ -40,7 +41,7 @@ pub fn map(view: &WorkloadView<'_>, all: &[LayoutRow<'_>]) -> Option<Chart> {
             mark: SeriesStyle::Dots,
             points: points.collect(),
         });
-        let files = if one.which.starts_with("that aged") { "aged" } else { "new files" };
+        let files = if one.is_of_age { "aged" } else { "new files" };
         rows.push(format!("{}: {files}", one.label));
     }
     let ticks = [0.0, 25.0, 50.0, 75.0, 100.0];

@@ -14,7 +14,7 @@ impl Trial<'_> {
         (self.emit)(&Event::Meet { at });
         match self.wait_for_turn(tools)? {
             TrialCommand::Go => Ok(()),
-            _ => Err(StepFailure::of("it was told to take a turn")),
+            _ => Err(StepFailure::of("this node was sent a command of another step")),
         }
     }
 

@@ -40,7 +40,7 @@ impl Trial<'_> {
                     break true;
                 }
                 TrialCommand::Go => break false,
-                _ => return Err(StepFailure::of("it was told to take a turn")),
+                _ => return Err(StepFailure::of("this node was sent a command of another step")),
             }
         };
         self.meet(NodeBarrier::Leave, tools)?;

@@ -189,7 +189,7 @@ impl Trial<'_> {
         let place = root.join(format!("{SLICE_PREFIX}{number}"));
         DirBuilder::new()
             .create(&place)
-            .map_err(failed(format_args!("making the slice's directory {}", place.display())))?;
+            .map_err(failed(format_args!("making the run's directory {}", place.display())))?;
         if let Some(user) = &self.user {
             user.receive(&place, &self.spec.scratch).map_err(StepFailure::of)?;
         }

@@ -406,7 +406,7 @@ fn attach_file(
     image_text: &str,
 ) -> Result<(Attached, bool), DeviceError> {
     let system = |what: &str| DeviceError::system(format!("{what} {image_text}"));
-    let ledger = scratch.ledger().map_err(system("starting the trial's ledger for"))?;
+    let ledger = scratch.ledger().map_err(system("starting the run's ledger for"))?;
     let control = loop_node::open_control()
         .map_err(DeviceError::system("a private loop device cannot be added"))?;
     let backing = Backing::of(image).map_err(system("looking at the image"))?;

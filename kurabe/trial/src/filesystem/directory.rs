@@ -74,7 +74,7 @@ impl Made {
         let found = statat(self.parent.descriptor(), name, AtFlags::SYMLINK_NOFOLLOW)
             .map_err(|error| Refused::system(&path, error))?;
         if (found.st_dev, found.st_ino) != self.own.identity()? {
-            let text = "it is not the directory that the trial made";
+            let text = "it is not the directory that this run made";
             return Err(Refused::system(&path, std::io::Error::other(text)));
         }
         self.parent.remove_tree(name)
@@ -125,11 +125,11 @@ impl Instance for DirectoryInstance {
         let ledger = self
             .scratch
             .ledger()
-            .map_err(|error| failed("starting the trial's ledger for", error))?;
+            .map_err(|error| failed("starting the run's ledger for", error))?;
         let (taken, name) = (self.parent.clone(), self.name.clone());
         let id = ledger
             .take(Taken::Subdirectory { parent: taken, name })
-            .map_err(|error| failed("writing the trial's ledger for", error))?;
+            .map_err(|error| failed("writing the run's ledger for", error))?;
         let own = parent.make_directory(&self.name, DIRECTORY_MODE).map_err(refused)?;
         let made = self.taken.insert(Made { parent, own, ledger: Some((ledger, id)) });
         made.own.make_directory(LOADS, DIRECTORY_MODE).map_err(refused)?;
@@ -156,7 +156,7 @@ impl Instance for DirectoryInstance {
         let removed = removed.and_then(|()| ledger.gave_back(*id));
         removed.map_err(|error| {
             StepFailure::of(format!(
-                "removing the trial's directory: {error}; 'kurabe clean' tries again"
+                "removing the run's directory: {error}; 'kurabe clean' tries again"
             ))
         })
     }

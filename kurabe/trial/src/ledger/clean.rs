@@ -235,7 +235,7 @@ fn give_back_scratch_into(own: &Directory, name: &str, report: &mut CleanReport)
         if file.as_encoded_bytes().starts_with(SCRATCH_LEDGER_PREFIX.as_bytes()) {
             let contents = read_contents(&scratch.open_file(file)?)?;
             if contents.held.values().any(|taken| matches!(taken, Taken::Scratch { .. })) {
-                return Err(io::Error::other("a trial's ledger names a scratch directory"));
+                return Err(io::Error::other("a run's ledger names a scratch directory"));
             }
             if !give_back_all(own, &contents, report) {
                 return Ok(());

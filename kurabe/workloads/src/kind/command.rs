@@ -41,6 +41,6 @@ impl Generator for Command {
     }
 
     fn run(&self, _: &WorkloadTask, _: &AtomicBool) -> Result<WorkloadReport, String> {
-        Err("a command is started by the trial itself".into())
+        Err("a command is started without a task".into())
     }
 }

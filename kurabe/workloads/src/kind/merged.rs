@@ -36,7 +36,7 @@ pub(super) fn distributions(
     let recordings: Vec<LatencyRecording> = logs
         .iter()
         .map(|log| {
-            LatencyRecording::read_log(log).map_err(|error| format!("a slice's latencies: {error}"))
+            LatencyRecording::read_log(log).map_err(|error| format!("a run's latencies: {error}"))
         })
         .collect::<Result<_, _>>()?;
     let recording = LatencyRecording::merged(recordings);
