@@ -254,8 +254,9 @@ fn a_latency_ranks_where_it_is_named() {
     // Refusals name what this job has, and nothing else.
     let refused = groups.check_rank("sync p98").unwrap_err();
     assert!(
-        refused
-            .contains("it has write operations, write bandwidth, and the latencies of write, sync"),
+        refused.contains(
+            "write bandwidth, write submission latency, and the latencies of write, sync"
+        ),
         "{refused}"
     );
     assert!(!refused.contains("read") && !refused.contains("trim"), "{refused}");
