@@ -281,7 +281,8 @@ impl Plan {
         let pairs = study.contenders.len().saturating_mul(study.workloads.len());
         for block in &self.blocks {
             if block.block as usize >= self.blocks.len() || block.trials.len() != pairs {
-                return Err(format!("round {} is not whole or beyond their number", block.block));
+                let round = u64::from(block.block) + 1;
+                return Err(format!("round {round} is not whole or beyond their number"));
             }
         }
         let trials = self.blocks.iter().flat_map(|block| &block.trials);
@@ -316,7 +317,8 @@ impl Plan {
         {
             return Err(format!(
                 "run {} is of '{label}' under '{workload}' in round {} of the plan, and the record says otherwise",
-                record.trial, block.block
+                record.trial,
+                u64::from(block.block) + 1
             ));
         }
         Ok(())

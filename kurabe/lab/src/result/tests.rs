@@ -117,10 +117,10 @@ fn a_record_of_another_plan_is_left_out() {
     type Spoil = fn(&mut Record);
     let spoil: [(&str, Spoil); 5] = [
         ("the plan has no run 4000000000", |record| record.trial = 4_000_000_000),
-        ("block 0 of the plan", |record| record.block = 4_000_000_000),
+        ("round 1 of the plan", |record| record.block = 4_000_000_000),
         ("'ext4'", |record| record.contender.label = "zfs".into()),
         ("'true'", |record| record.workload = "false".into()),
-        ("block 0 of the plan", |record| record.warmup = true),
+        ("round 1 of the plan", |record| record.warmup = true),
     ];
     for (expected, spoil) in spoil {
         let ext4 = records.iter().find(|record| record.contender.label == "ext4").unwrap();
