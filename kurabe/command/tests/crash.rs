@@ -109,6 +109,28 @@ fn expect_report(site: &Site, printed: &str) {
     refused(&["cuts"], "crash.json: EOF while parsing");
 }
 
+/// Without a flush, what was acknowledged is there where the disk keeps it without power, and nowhere else.
+#[test]
+fn what_a_modelled_disk_keeps_without_power_is_kept() {
+    if !root() {
+        return;
+    }
+    let site = Site::new();
+    let contenders = [
+        "plain: ext4 over hdd:7200rpm,write_cache_mib=0",
+        "cloud: ext4 over cloud:gp3",
+        "cached: ext4 over hdd:7200rpm,destage_idle_ms=60000",
+        "flash: ext4 over ssd:nvme",
+    ];
+    let load = BYTES_LOAD.replace("conv=notrunc,fdatasync", "bs=4096 conv=notrunc oflag=direct");
+    let flags = ["--size", "64M", "--states", "16", "--setup", BYTES_SETUP, "--check", BYTES_CHECK];
+    let ran = site.run(&[&["crash"], &contenders[..], &flags, &["--", &load]].concat()).expect(3);
+    for said in ["plain: held", "cloud: held", "cached: violated", "flash: violated"] {
+        assert!(ran.stdout.lines().any(|line| line.starts_with(said)), "{said}: {}", ran.stdout);
+    }
+    site.expect_nothing_left();
+}
+
 #[test]
 fn a_failing_state_has_its_cause() {
     if !root() {

@@ -339,8 +339,8 @@ mod tests {
     use super::*;
     use crate::DiskKind;
 
-    fn disk(words: &str) -> Emulated<MemoryDevice> {
-        let profile = DiskProfile::read(DiskKind::Hard, words).unwrap();
+    fn disk(kind: DiskKind, words: &str) -> Emulated<MemoryDevice> {
+        let profile = DiskProfile::read(kind, words).unwrap();
         let disk = Emulated::new(MemoryDevice::new(64 << 20, 4096), profile).unwrap();
         disk.follow_cache();
         disk
@@ -348,7 +348,7 @@ mod tests {
 
     #[test]
     fn a_write_stays_in_the_cache_until_the_disk_is_idle() {
-        let disk = disk("7200rpm");
+        let disk = disk(DiskKind::Hard, "7200rpm");
         disk.write_at(&[1; 8192], 1 << 20).unwrap();
         let write = [(Instant::now(), 1 << 20..(1 << 20) + 8192)];
         let durable = loop {
@@ -363,10 +363,18 @@ mod tests {
     }
 
     #[test]
-    fn without_a_cache_what_was_answered_is_durable() {
-        let disk = disk("7200rpm,write_cache_mib=0");
-        disk.write_at(&[1; 4096], 0).unwrap();
-        let replied = Instant::now();
-        assert_eq!(disk.durable(&[(replied, 0..4096)]), [Some(replied)]);
+    fn without_a_cache_that_forgets_what_was_answered_is_durable() {
+        for (kind, words, is_durable) in [
+            (DiskKind::Hard, "7200rpm,write_cache_mib=0", true),
+            (DiskKind::Cloud, "gp3", true),
+            (DiskKind::Flash, "nvme,power_loss_protection=1", true),
+            (DiskKind::Flash, "nvme", false),
+        ] {
+            let disk = disk(kind, words);
+            disk.write_at(&[1; 4096], 0).unwrap();
+            let replied = Instant::now();
+            let durable = disk.durable(&[(replied, 0..4096)]);
+            assert_eq!(durable, [is_durable.then_some(replied)], "{words}");
+        }
     }
 }

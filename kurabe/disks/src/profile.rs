@@ -380,9 +380,13 @@ impl DiskProfile {
         }
     }
 
-    /// Whether a write can be acknowledged before it is where it stays.
+    /// Whether a write can be acknowledged before it is where it stays without power.
     pub fn has_write_cache(&self) -> bool {
-        self.kind != DiskKind::Hard || self.parameters.get("write_cache_mib") > 0.0
+        match self.kind {
+            DiskKind::Hard => self.parameters.get("write_cache_mib") > 0.0,
+            DiskKind::Flash => self.parameters.get("power_loss_protection") == 0.0,
+            DiskKind::Cloud => false,
+        }
     }
 
     /// The words that make a bundled profile this one, slice and seed apart, so that a layer can take it.
