@@ -521,4 +521,11 @@ format:
         ];
         assert_eq!(found, expected);
     }
+
+    #[test]
+    fn what_passes_requests_on_to_others_is_refused() {
+        // Neither this one nor memory with its number has a queue.
+        let refused = Traceable::of(Path::new("/dev/null"), 1 << 20).unwrap_err();
+        assert!(refused.contains("the kernel shows no requests of /dev/null"), "{refused}");
+    }
 }

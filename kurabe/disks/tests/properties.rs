@@ -179,3 +179,121 @@ fn a_volume_bursts_until_its_credits_are_gone() {
     assert!((2800.0..3100.0).contains(&burst), "{burst}");
     assert!((95.0..110.0).contains(&after), "{after}");
 }
+
+/// A flush of a hard disk waits for all that came before it, and what comes after it waits for the flush.
+#[test]
+fn a_flush_divides_what_came_before_it_from_what_comes_after() {
+    let mut host = VirtualHost::new(DiskKind::Hard, "7200rpm", LENGTH);
+    let mut random = Random::new(3);
+    let requests: Vec<_> = (0..400)
+        .map(|number| match (number % 20, random.below(LENGTH / 4096) * 4096) {
+            (19, _) => ModelRequest::flush(),
+            (0..10, at) => ModelRequest::write(at, 4096),
+            (_, at) => ModelRequest::read(at, 4096),
+        })
+        .collect();
+    let times = host.run(16, 0, requests.clone());
+    for (at, flush) in times.iter().enumerate().filter(|(at, _)| at % 20 == 19) {
+        assert!(times[..at].iter().all(|one| one.end <= flush.end), "{at}");
+        assert!(times[at + 1..].iter().all(|one| one.end >= flush.end), "{at}");
+    }
+}
+
+/// The head prefers what is near, but not for longer than the age limit.
+#[test]
+fn a_far_request_waits_for_the_age_limit_and_not_much_longer() {
+    let waited_ms = |age_limit_ms: u32| {
+        let words = format!("7200rpm,age_limit_ms={age_limit_ms},read_ahead_mib=0,extent=100%");
+        let mut host = VirtualHost::new(DiskKind::Hard, &words, LENGTH);
+        let mut random = Random::new(4);
+        let mut near = |_| ModelRequest::read(random.below(2048) * 4096, 4096);
+        let mut all: Vec<_> = (0..600).map(&mut near).collect();
+        all[20] = ModelRequest::read(LENGTH - 4096, 4096);
+        let times = host.run(16, 0, all);
+        (times[20].end - times[20].start) as f64 / 1e6
+    };
+    let (limited, free) = (waited_ms(100), waited_ms(10_000));
+    assert!((50.0..160.0).contains(&limited), "{limited} ms");
+    assert!(free > 2.0 * limited, "{limited} ms, {free} ms without a limit");
+}
+
+/// Sixteen earlier ranges are read again without the head, and a seventeenth takes the place of the first.
+#[test]
+fn as_many_earlier_ranges_stay_readable_as_documented() {
+    let again_ms = |ranges: u64| {
+        let mut host = VirtualHost::new(DiskKind::Hard, "7200rpm,read_ahead_mib=0", LENGTH);
+        let read = |at: u64| ModelRequest::read(at * (40 << 20), 4096);
+        // The last one is what the disk is still reading on from.
+        host.run(1, 0, (0..=ranges).map(read));
+        mean(&host.run(1, 0, [read(0)]))
+    };
+    let (kept, lost) = (again_ms(16), again_ms(17));
+    assert!(kept < 0.5 && lost > 1.0, "{kept} ms, {lost} ms");
+}
+
+#[test]
+fn a_volume_has_the_bytes_per_second_and_the_size_of_an_operation_that_it_pays_for() {
+    let rate = |words: &str, length: u64, count: u64| {
+        let mut host = VirtualHost::new(DiskKind::Cloud, words, LENGTH);
+        host.run(32, 0, (0..count).map(|at| ModelRequest::read(at * length % LENGTH, length)));
+        let began = host.now_ns;
+        host.run(32, 0, (0..count).map(|at| ModelRequest::read(at * length % LENGTH, length)));
+        (count * length) as f64 * 1e3 / (host.now_ns - began) as f64
+    };
+    let gp3 = rate("gp3", 1 << 20, 1000);
+    assert!((127.0..133.0).contains(&gp3), "{gp3} MB/s of 131.1");
+    // 100 operations per second of 256 KiB each, without credits; of 4 KiB as many.
+    let large = rate("gp2,iops_credits=1,iops_burst=100", 1 << 20, 200);
+    let small = rate("gp2,iops_credits=1,iops_burst=100", 4096, 500);
+    assert!((25.0..27.5).contains(&large), "{large} MB/s of 26.2");
+    assert!((0.39..0.43).contains(&small), "{small} MB/s of 0.41");
+}
+
+#[test]
+fn a_protected_buffer_need_not_be_waited_for() {
+    let flush_ms = |words: &str| {
+        let mut host = VirtualHost::new(DiskKind::Flash, words, LENGTH);
+        host.run(1, 0, (0..64).map(|at| ModelRequest::write(at << 20, 4096)));
+        let volatile = host.disk.volatile_bytes();
+        (mean(&host.run(1, 0, [ModelRequest::flush()])), volatile > 0)
+    };
+    let (protected, has_lost) = flush_ms("nvme,power_loss_protection=1");
+    assert!((protected - 0.3).abs() < 0.001 && !has_lost, "{protected} ms");
+    let (plain, has_lost) = flush_ms("nvme");
+    assert!(plain > 0.9 && has_lost, "{plain} ms");
+}
+
+/// What the sources in the profiles of flash say that they are fitted to.
+#[test]
+fn flash_has_the_rates_of_its_data_sheets() {
+    let run = |words: &str, depth: usize, requests: Vec<ModelRequest>| {
+        let mut host = VirtualHost::new(DiskKind::Flash, words, LENGTH);
+        let bytes: u64 = requests.iter().map(|one| one.length).sum();
+        let times = host.run(depth, 0, requests);
+        (bytes as f64 * 1e3 / host.now_ns as f64, mean(&times))
+    };
+    let mut random = Random::new(6);
+    let mut at = || random.below(LENGTH / 4096) * 4096;
+    let reads: Vec<_> = (0..2000).map(|_| ModelRequest::read(at(), 4096)).collect();
+    let writes: Vec<_> = (0..2000).map(|_| ModelRequest::write(at(), 4096)).collect();
+    let all = |write| {
+        let one = if write { ModelRequest::write } else { ModelRequest::read };
+        (0..1000).map(|at| one(at << 20, 1 << 20)).collect::<Vec<_>>()
+    };
+    for (words, read_ms, write_ms, read_mb_s, write_mb_s, later_mb_s) in [
+        ("nvme", 0.06, 0.015, 7000.0, 5500.0, Some(2000.0)),
+        ("sata", 0.1, 0.03, 560.0, 560.0, None),
+    ] {
+        let near = |what: &str, found: f64, published: f64| {
+            eprintln!("{words}, {what}: {found:.4}, published {published}");
+            assert!((found / published - 1.0).abs() < 0.1, "{words}, {what}: {found}, {published}");
+        };
+        near("4K read in ms", run(words, 1, reads.clone()).1, read_ms);
+        near("4K write in ms", run(words, 1, writes.clone()).1, write_ms);
+        near("read in MB/s", run(words, 8, all(false)).0, read_mb_s);
+        near("write in MB/s", run(words, 8, all(true)).0, write_mb_s);
+        if let Some(later) = later_mb_s {
+            near("later write in MB/s", run(&format!("{words},fast_mib=0"), 8, all(true)).0, later);
+        }
+    }
+}
