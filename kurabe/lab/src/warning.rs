@@ -83,6 +83,8 @@ pub enum WarningKind {
     Disturbed,
     /// The contenders lived in guests with an emulated processor.
     Emulated,
+    /// Times of a modelled disk are next to measured ones.
+    Modelled,
     /// A modelled disk answered later than its model said.
     LateReplies,
     /// Events of the device's requests were lost.

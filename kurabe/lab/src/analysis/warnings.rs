@@ -40,9 +40,22 @@ pub(super) fn collect(
             "the guests' processor was an emulated one (TCG): times are its own and say nothing of a real one; compare what was written, flushes and amplification, and take a machine with KVM for times",
         ));
     }
+    let model_of = |index| samples.completed(index).find_map(|record| record.disks.first());
+    let measured = (0..contenders.len())
+        .find(|index| model_of(*index).is_none() && samples.completed(*index).next().is_some());
     for (index, contender) in contenders.iter().enumerate() {
         let records: Vec<&Record> = samples.completed(index).collect();
         failures(contender, samples, &mut warnings);
+        if let (Some(disk), Some(other)) = (model_of(index), measured) {
+            warnings.push(Warning::of(
+                WarningKind::Modelled,
+                &contender.label,
+                format!(
+                    "its times are those of a modelled disk ({}:{}), and those of {} were measured, so between the two only bytes and counts compare; give --device a model, and all lie on it",
+                    disk.layer, disk.profile, contenders[other].label
+                ),
+            ));
+        }
         warnings.extend(late_replies(&contender.label, &records));
         warnings.extend(lost_events(&contender.label, &records));
         of_contender(contender, &records, &primary_values(samples, index), &mut warnings);

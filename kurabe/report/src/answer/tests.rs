@@ -732,3 +732,34 @@ fn what_guests_have_is_told_in_one_line_and_the_rest_one_by_one() {
     });
     assert_eq!(texts.collect::<Vec<_>>(), expected);
 }
+
+#[test]
+fn whether_the_order_changes_with_age_is_said_whichever_is_first() {
+    let contenders = |swapped: bool| {
+        let [one, other] = if swapped { ["xfs", "ext4"] } else { ["ext4", "xfs"] };
+        let aged = |name: &str| format!("old {name}: {name} aged git:9");
+        vec![one.to_string(), other.to_string(), aged(one), aged(other)]
+    };
+    let said = |swapped: bool, seconds: [u64; 4]| {
+        let text = StudyText { contenders: contenders(swapped), ..study(8) };
+        let plan = Plan::new(text.resolve(&Known::named(["ext4", "xfs"])).unwrap(), 1);
+        let all = records(&plan, |record| {
+            let names = ["ext4", "xfs", "old ext4", "old xfs"];
+            let at = names.iter().position(|name| *name == record.contender.label).unwrap();
+            seconds[at] * 1_000_000_000 + u64::from(record.trial) * 100_000
+        });
+        let analysis = analyse(&plan, &all, None);
+        let blocks = age::answer(&analysis.workloads[0], &plan);
+        document::markdown(&blocks)
+    };
+    let turned =
+        "The order changes with age: ext4 is faster than xfs when new, and slower when aged.";
+    for swapped in [false, true] {
+        let text = said(swapped, [10, 20, 40, 30]);
+        assert!(text.contains(turned), "{text}");
+        let text = said(swapped, [10, 20, 30, 40]);
+        assert!(text.contains("The order does not change with age."), "{text}");
+        let text = said(swapped, [10, 20, 40, 40]);
+        assert!(text.contains("Whether the order changes with age is not decided."), "{text}");
+    }
+}

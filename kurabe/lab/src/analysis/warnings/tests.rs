@@ -4,7 +4,7 @@ use super::super::tests::{STEADY, analysed, is_xfs, of, only, steady};
 use super::super::*;
 use crate::contender::Known;
 use crate::fixture::{fail, plan, records, run_of};
-use crate::record::{IdleWait, TIME_METRIC};
+use crate::record::{IdleWait, Lateness, ModelledDisk, TIME_METRIC};
 use crate::warning::{Warning, WarningKind};
 use crate::workload::{Metric, WorkloadReport};
 
@@ -309,6 +309,40 @@ fn data_smaller_than_memory_is_warned_of_where_it_is_read_from_a_cache() {
         usage.storage_written_bytes = bytes;
     }
     assert_eq!(only(analyse(&plan, &records, Some(1 << 30))).warnings, []);
+}
+
+#[test]
+fn a_modelled_disk_is_told_from_a_measured_one_and_may_not_be_late() {
+    let modelled = |record: &mut Record, p99_us: u64| {
+        record.disks = vec![ModelledDisk {
+            layer: "hdd".into(),
+            profile: "7200rpm".into(),
+            title: "a disk".into(),
+            seed: 1,
+            lateness: Lateness {
+                replies: 100,
+                p50_ns: 10_000,
+                p99_ns: p99_us * 1000,
+                max_ns: 900_000,
+                limit_ns: 130_000,
+            },
+            model_ns_per_request: 900,
+            counters: Default::default(),
+            picture: Default::default(),
+        }];
+    };
+    assert_eq!(warnings_after(|record| modelled(record, 130)), [], "all are modelled, and in time");
+    let late = warnings_after(|record| modelled(record, if is_xfs(record) { 200 } else { 90 }));
+    let said = ["xfs: in 8 of 8 runs the modelled disk (hdd:7200rpm) answered late", "than 200 µs"];
+    one_that_says(&late, WarningKind::LateReplies, &said);
+    let mixed = warnings_after(|record| {
+        if is_xfs(record) {
+            modelled(record, 90);
+        }
+    });
+    let said =
+        ["xfs: its times are those of a modelled disk (hdd:7200rpm), and those of ext4 were"];
+    one_that_says(&mixed, WarningKind::Modelled, &said);
 }
 
 /// Whether there is one warning, of this kind, and it has all of these words.
