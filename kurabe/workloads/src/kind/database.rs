@@ -42,6 +42,8 @@ const SECONDS_DEFAULT: &str = "60s";
 const VALUE_BYTES_MAX: u32 = 16 << 20;
 /// Commits of a run in which the power is cut.
 pub(super) const ACKNOWLEDGED_MAX: u64 = 600;
+/// The metric of each database that says how long nothing was committed.
+pub(super) const STALL: &str = "longest time without a commit";
 /// What decides about the work.
 pub(super) const SEED: u64 = 0x6b75_7261;
 
@@ -62,7 +64,7 @@ pub(super) trait Database: Debug + Serialize + DeserializeOwned + 'static {
     /// The name of its directory in the contender.
     const DIRECTORY: &'static str;
     const METRIC: &'static str = "transactions";
-    const STALL: &'static str = "longest time without a commit";
+    const STALL: &'static str = STALL;
     const OPERATIONS: &'static [&'static str] = &["commit"];
     /// What needs the space, and what to do where it is not there.
     const NEEDS: (&'static str, &'static str);

@@ -30,7 +30,7 @@ use vocabulary::suggestion::unknown;
 use vocabulary::workload::{Loss, WorkloadTask};
 use xxhash_rust::xxh3::Xxh3;
 
-use super::database::words_from;
+use super::database::{STALL, words_from};
 use super::{histogram_log, latencies};
 use crate::excluded_phase::ExcludedPhaseBegun;
 use measure::acknowledge::Acknowledger;
@@ -297,7 +297,7 @@ impl Generator for SqliteWorkload {
     }
 
     fn metrics(&self) -> Vec<String> {
-        vec![METRIC.into()]
+        vec![METRIC.into(), STALL.into()]
     }
 
     fn operations(&self) -> Vec<String> {
@@ -351,6 +351,7 @@ impl Generator for SqliteWorkload {
         let (mut commits, mut written_bytes, mut read_rows) = (0_u64, 0_u64, 0_u64);
         let clock = Clock::start();
         let started_ns = clock.now_ns();
+        let (mut last_ns, mut stall_ns) = (started_ns, 0);
         for (number, (operation, keys)) in (1_u64..=self.transactions.into()).zip(self.work()) {
             if stop.load(Ordering::SeqCst) {
                 return Err("stopped".into());
@@ -381,6 +382,8 @@ impl Generator for SqliteWorkload {
             }
             commit.execute([]).map_err(said)?;
             let ended_ns = clock.now_ns();
+            stall_ns = stall_ns.max(ended_ns - last_ns);
+            last_ns = ended_ns;
             recorder.record_at(kinds[operation], ended_ns, ended_ns - begun_ns, bytes);
             if is_read {
                 read_rows += rows.len() as u64;
@@ -411,7 +414,10 @@ impl Generator for SqliteWorkload {
         let recording = recorder.finish();
         let per_second = f64::from(self.transactions) * 1e9 / elapsed_ns.max(1) as f64;
         Ok(WorkloadReport {
-            metrics: vec![Metric::new(METRIC, per_second, Unit::OperationsPerSecond)],
+            metrics: vec![
+                Metric::new(METRIC, per_second, Unit::OperationsPerSecond),
+                Metric::maximum(STALL, stall_ns as f64, Unit::Nanoseconds),
+            ],
             latencies: latencies(&recording.summary()),
             findings,
             proof: Some(proof),
@@ -592,6 +598,9 @@ mod tests {
             let report = load.run(&task, &stop).unwrap();
             assert_eq!(report.metrics[0].name, METRIC);
             assert!(report.metrics[0].value > 0.0);
+            let (stall, all) = (report.metrics[1].value, report.counted_ns.unwrap() as f64);
+            assert_eq!(report.metrics[1].name, STALL);
+            assert!(stall > 0.0 && stall <= all, "{stall} of {all}");
             let counted: u64 = OPERATIONS
                 .iter()
                 .map(|name| {
