@@ -5,7 +5,7 @@ mod harness;
 use std::fs;
 use std::path::Path;
 
-use harness::{Random, Site, root};
+use harness::{Random, Site, root, tool};
 use lab::judgement::Measurements;
 use lab::plan::Plan;
 use lab::record::{Outcome, Phase, PhaseRecord, Record};
@@ -52,6 +52,35 @@ fn a_bundled_study_can_be_printed_saved_and_run_from_its_file() {
     site.run(&["run", "cannyls", "--scale", "0"]).expect(2).says(&["--scale", "0.01"]);
     site.run(&["run", "cannyls", "--full", "--quick"]).expect(2).says(&["--full", "--quick"]);
     site.expect_untouched(&[]);
+}
+
+#[test]
+fn the_studies_among_the_examples_can_be_run() {
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let site = Site::new();
+    for name in ["lump-aged.toml", "disks/ceiling.toml"] {
+        let path = examples.join(name).display().to_string();
+        site.run(&["run", &path, "--print-study"]).expect(0);
+    }
+    site.expect_untouched(&[]);
+}
+
+/// Where the disk is too slow, the study says so, and a script sees it.
+#[test]
+fn a_slow_disk_is_not_fit_for_etcd() {
+    if !root() || !tool("fio") {
+        return;
+    }
+    let site = Site::new();
+    let study = site.run(&["studies", "etcd"]).expect(0).stdout.replace("size=20m", "size=230k");
+    fs::write(site.work().join("mine.toml"), study).unwrap();
+    let device = ["--device", "delay:flush=20ms+mem:512M", "--runs", "3", "--out", "result"];
+    let ran = site.run(&[&["run", "mine.toml"], &device[..]].concat()).expect(3);
+    ran.says(&["FAIL ext4: sync p99"]);
+    let sentence = "This disk is fit for etcd on ext4";
+    let found = ran.stdout.lines().find(|line| line.contains(sentence));
+    assert!(found.is_some_and(|line| line.contains("no")), "{}", ran.stdout);
+    site.expect_nothing_left();
 }
 
 #[test]
