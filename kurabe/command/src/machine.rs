@@ -47,6 +47,8 @@ pub fn layers() -> Result<u8, Failure> {
     list_lowers(false);
     print("The same, of the kernel, in a guest only (ext4 over luks, --on debian):\n");
     list_lowers(true);
+    print("Not there:\n");
+    upper::ABSENT.iter().for_each(|(name, why)| print(&format!("{name:8}  {why}\n")));
     print("Stores, for programs of the object language, written first (lump over ext4):\n");
     list(store::STORES.iter().map(|one| (one.name, one.summary, lacks(one))).collect());
     Ok(exit::OK)

@@ -29,6 +29,11 @@ fn what_cannot_be_aged_is_refused_before_anything_is_touched() {
     refused(&["minfs aged churn"], &[], &["minfs cannot be aged; these can: ext2, ext3, ext4"]);
     refused(&["ext4 aged own"], &[], &["give --age COMMAND"]);
     refused(&["ext4 aged /no/such/image"], &[], &["/no/such/image"]);
+    let site = Site::new();
+    let image = site.work().join("disk.img");
+    fs::write(&image, b"QFI\xfb\0\0\0\x03").unwrap();
+    let contender = format!("ext4 aged {}", image.display());
+    refused(&[&contender], &[], &["is a qcow2 image", "qemu-img convert -O raw"]);
     refused(&["dir:/tmp aged churn"], &[], &["leave 'over', 'aged' and 'on' out"]);
 }
 

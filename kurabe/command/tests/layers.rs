@@ -151,6 +151,9 @@ fn whoever_is_killed_nothing_is_left() {
         signal(number, Signal::KILL);
         let ran = running.finish();
         assert_ne!(ran.code, Some(0), "{victim}");
+        if victim == "server" {
+            ran.says(&["what serves the layers has ended (signal: 9"]);
+        }
         wait_until("its processes are gone", || site.processes().is_empty());
         site.run(&["clean"]).expect(0);
         site.expect_nothing_left();
@@ -171,7 +174,7 @@ fn uppers() -> Vec<String> {
     ready.iter().map(|row| row[0].to_string()).collect()
 }
 
-/// What a run writes, so that its text can be looked for on the device.
+/// What a run writes, so that its text can be looked for.
 const KNOWN_TEXT: &str = "kurabe-known-plain-text";
 
 #[test]
@@ -268,5 +271,30 @@ fn what_a_stack_promised_is_looked_for_after_power_failures() {
         let ran = site.finish(command);
         assert!(ran.stdout.contains("held"), "{}{}", ran.stdout, ran.stderr);
         site.expect_nothing_left();
+    }
+}
+
+/// What was written to the device is recorded there; overlayfs, which hides nothing, is the canary.
+#[test]
+fn a_layer_that_encrypts_leaves_no_plain_text_on_the_device() {
+    if !root() {
+        return;
+    }
+    let uppers = uppers();
+    for upper in ["overlayfs", "gocryptfs", "encfs"] {
+        if !uppers.contains(&upper.into()) {
+            continue;
+        }
+        let site = Site::new();
+        let load = format!("echo {KNOWN_TEXT} >a; sync a .; echo a");
+        let contender = format!("{upper} over ext4");
+        // A check that fails where anything was acknowledged, so that the recording is kept.
+        let flags = ["--states", "6", "--out", "cuts", "--check", "test ! -s $2"];
+        let words = [&["crash", &contender], &flags[..], &["--", "sh", "-c", &load]].concat();
+        site.run(&words).expect(3);
+        let data = site.work().join("cuts/recording-1.data");
+        let mut search = std::process::Command::new("grep");
+        let found = search.args(["-aqF", KNOWN_TEXT]).arg(data).status().unwrap().code();
+        assert_eq!(found, Some(i32::from(upper != "overlayfs")), "{upper}");
     }
 }

@@ -78,6 +78,11 @@ fn devices() {
         &["--device", "loop:64M"],
         &["'xfs'", "300M", "--device loop:64M has 64M"],
     );
+    refused(
+        &["xfs over raid1:2"],
+        &["--device", "mem:512M"],
+        &["xfs needs at least 300M, and 'raid1:2' leaves it at most 256 MiB of --device mem:512M"],
+    );
 }
 
 #[test]

@@ -198,7 +198,7 @@ impl Trial<'_> {
         }
         stage.member = spec.node.clone();
         let mut instance = upper::begin(file_system, stage);
-        let carried = made
+        let mut carried = made
             .and_then(|()| self.phases(instance.as_mut(), file_system, attached.as_mut(), tools));
         if !below.is_empty() {
             let own = self.record.geometry.take().unwrap_or_default();
@@ -225,6 +225,13 @@ impl Trial<'_> {
         }
         let ended = instance.end(tools);
         let ended = ended.and(below.end(tools));
+        // What the workload was told then, such as an I/O error, follows from it.
+        let server = attached.as_mut().and_then(|one| one.has_ended().ok().flatten());
+        if let (Some(status), Err(failure @ StepFailure::Failed { .. })) = (server, &carried) {
+            tools.note(format!("what followed: {failure}"));
+            let message = format!("what serves the layers has ended ({status})");
+            carried = Err(StepFailure::of(message));
+        }
         let detached = match attached {
             Some(attached) => attached
                 .detach()

@@ -13,6 +13,7 @@ mod lvm;
 mod members;
 mod on_stack;
 mod raid;
+mod room;
 mod writecache;
 
 use std::cell::RefCell;
@@ -42,6 +43,7 @@ use crate::tool::{StepFailure, Toolbox, failed};
 use crate::upper;
 
 pub use on_stack::OnStack;
+pub use room::room;
 
 /// What a block layer is and needs.
 pub struct Lower {
@@ -67,6 +69,8 @@ pub struct Lower {
     works_here: bool,
     /// Whether it lies on a file of a file system, which it makes and mounts on the device below.
     on_file: bool,
+    /// How much of so many bytes it leaves at most to what lies on it.
+    leaves: fn(&Layer, u64) -> u64,
     /// Makes it and opens it; gives the path of its device.
     make: fn(&LowerLocation, &mut Toolbox) -> Result<PathBuf, StepFailure>,
     /// Opens it after a power failure, as an administrator would; gives the path of its device.
@@ -262,6 +266,7 @@ impl Lower {
         if place.devices.is_empty() {
             note_of(&place.layer).into_iter().for_each(|note| tools.note(note));
         }
+        note_of_cache(&place.layer).into_iter().for_each(|note| tools.note(note));
         Ok(path)
     }
 
@@ -283,6 +288,11 @@ impl Lower {
         }
         for word in &layer.options {
             let bare = word.strip_prefix("--").unwrap_or(word);
+            if bare == "consistency-policy=journal" {
+                return Err(format!(
+                    "'{word}': a journal needs a device of its own, which kurabe gives no array; raid5 takes consistency-policy=ppl, which needs none"
+                ));
+            }
             let value = &bare[option_of(bare).len()..];
             let is_plain =
                 |letter: char| letter.is_ascii_alphanumeric() || "-_.:()".contains(letter);
@@ -654,6 +664,17 @@ fn note_of(layer: &Layer) -> Option<String> {
     let members = members_of(layer)?;
     Some(format!(
         "{layer}: one device is divided into {members} members, so bytes, flushes and CPU time can be compared, and the speed of members side by side cannot"
+    ))
+}
+
+/// What is to be said of a layer that holds back what is written to it.
+fn note_of_cache(layer: &Layer) -> Option<String> {
+    const WRITEBACK: &str = "writeback";
+    let is_held = |word: &String| word.trim_start_matches('-') == WRITEBACK;
+    let always = !by_name(&layer.name)?.options.contains(&WRITEBACK);
+    let holds = has_cache(layer) && (always || layer.options.iter().any(is_held));
+    holds.then(|| format!(
+        "{layer}: what its cache holds at the end of a run is not written to the device behind it, so those bytes are not counted"
     ))
 }
 

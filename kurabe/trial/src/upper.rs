@@ -158,6 +158,15 @@ impl UpperLocation<'_> {
     }
 }
 
+/// What is not a layer, and why.
+pub const ABSENT: [(&str, &str); 5] = [
+    ("cryfs", "it stretches its password for over 20 s at each mount, and a run mounts twice"),
+    ("ecryptfs", "its key reaches the kernel by the mount helper of ecryptfs-utils alone"),
+    ("smb", "the server refuses every share in a guest"),
+    ("virtiofs", "a guest's numbers would be mixed with the page cache of this machine"),
+    ("9p", "a guest's numbers would be mixed with the page cache of this machine"),
+];
+
 static ALL: [&Upper; 7] = [
     &overlayfs::OVERLAYFS,
     &overlayfs::FUSE_OVERLAYFS,
@@ -263,6 +272,9 @@ pub fn check(contender: &Contender) -> Result<(), String> {
     let names: Vec<&str> = all().iter().map(|upper| upper.name).collect();
     for layer in contender.above() {
         let Some(upper) = by_name(&layer.name) else {
+            if let Some((name, why)) = ABSENT.iter().find(|(name, _)| layer.name == *name) {
+                return Err(format!("'{name}' is no layer of kurabe's: {why}"));
+            }
             return Err(unknown("layer over a directory is called", &layer.name, &names));
         };
         if let Some(argument) = &layer.argument {

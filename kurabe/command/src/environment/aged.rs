@@ -131,6 +131,12 @@ fn age_of(study: &Study, profile: &str) -> Result<Option<age::Age>, String> {
     }
 }
 
+/// Whether a file begins as an image of QEMU's own format does.
+fn is_qcow(file: &File) -> bool {
+    let mut magic = [0; 4];
+    file.read_exact_at(&mut magic, 0).is_ok() && magic == *b"QFI\xfb"
+}
+
 /// Opens an image that somebody provides.
 fn open_image(path: &str, device_bytes: Option<u64>) -> Result<(File, u64), String> {
     let opened =
@@ -139,6 +145,9 @@ fn open_image(path: &str, device_bytes: Option<u64>) -> Result<(File, u64), Stri
     match device_bytes {
         _ if !facts.is_file() => Err(format!("aged: {path} is no image file; name a raw image")),
         _ if facts.len() == 0 => Err(format!("aged: {path} is empty")),
+        _ if is_qcow(&opened) => Err(format!(
+            "aged: {path} is a qcow2 image, and kurabe takes raw ones; qemu-img convert -O raw {path} {path}.raw"
+        )),
         Some(device) if facts.len() > device => Err(format!(
             "aged: {path} has {} and the device of a contender {}; give a larger --device",
             about_text(facts.len()),

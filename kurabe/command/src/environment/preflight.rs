@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use lab::contender::Contender;
 use lab::device::{Base, DeviceName};
-use lab::quantity::size_text;
+use lab::quantity::{about_text, size_text};
 use lab::spec::{OutputTarget, Workload};
 use lab::study::Study;
 use trial::device::{self, DeviceRequest};
@@ -98,25 +98,31 @@ fn contender_problems(
     };
     let mut problems = left_out::missing(contender);
     let layers = trial::lower::check(contender).and_then(|()| trial::upper::check(contender));
+    let are_sound = layers.is_ok();
     problems.extend(layers.err());
     if contender.needs_device() {
         problems.extend(trial::lower::check_devices(contender, request.count()).err());
     }
     problems.extend(file_system.why_not_on_nodes(contender));
     problems.extend(aged::problems(study, contender, request.size_bytes()));
-    for file_system in trial::lower::hosts(contender).chain([file_system]) {
-        let least = file_system.size_bytes_min;
-        if file_system.needs_device
-            && let Some(size_bytes) = request.size_bytes()
-            && size_bytes < least
+    if let Some(size_bytes) = request.size_bytes().filter(|_| are_sound) {
+        for (file_system, below, left) in trial::lower::room(contender, request.count(), size_bytes)
         {
-            problems.push(format!(
-                "{} needs at least {}, and --device {} has {}",
-                file_system.name,
-                size_text(least),
-                study.device,
-                size_text(size_bytes)
-            ));
+            let (least, device) = (file_system.size_bytes_min, &study.device);
+            if !file_system.needs_device || left >= least.max(1) {
+                continue;
+            }
+            let (name, least) = (file_system.name, size_text(least));
+            problems.push(match below {
+                Some(layer) => format!(
+                    "{name} needs at least {least}, and '{layer}' leaves it at most {} of --device {device}",
+                    about_text(left)
+                ),
+                None => format!(
+                    "{name} needs at least {least}, and --device {device} has {}",
+                    size_text(size_bytes)
+                ),
+            });
         }
     }
     problems

@@ -322,7 +322,9 @@ impl Attached {
 
     /// Whether what serves the layers has ended before its time, and how.
     pub fn has_ended(&mut self) -> io::Result<Option<ExitStatus>> {
-        self.served.as_mut().map_or(Ok(None), ServedDevice::has_ended)
+        let own = self.served.as_mut().map_or(Ok(None), ServedDevice::has_ended)?;
+        let others = self.others.iter_mut().map(Attached::has_ended);
+        Ok(own.or(others.collect::<io::Result<Vec<_>>>()?.into_iter().flatten().next()))
     }
 
     /// From now on, what is found on a real device is the trial's.

@@ -24,6 +24,7 @@ pub static BCACHE: Lower = Lower {
     spares_one: true,
     works_here: false,
     on_file: false,
+    leaves: |_, bytes| bytes - bytes / u64::from(members::CACHE_SHARE),
     make: |place, tools| {
         members::make(place, tools)?;
         let mut make = words(&["make-bcache"]);

@@ -30,6 +30,7 @@ pub static LOOP: Lower = Lower {
     spares_one: false,
     works_here: true,
     on_file: true,
+    leaves: |_, bytes| bytes / 100 * IMAGE_PERCENT,
     make: |place, tools| {
         let path = path(place)?;
         let failed = |error: io::Error| {

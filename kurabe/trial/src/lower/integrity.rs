@@ -30,6 +30,7 @@ pub static INTEGRITY: Lower = Lower {
     spares_one: false,
     works_here: false,
     on_file: false,
+    leaves: |_, bytes| bytes,
     make: |place, tools| {
         // It writes the whole device, since nothing could be read before.
         let mut format = words(&["integritysetup", "format", "--batch-mode"]);

@@ -7,6 +7,9 @@ use super::{Lower, LowerLocation, MadeOf, words};
 use crate::filesystem::LayerTool;
 use crate::tool::{StepFailure, Toolbox};
 
+/// What LUKS2 keeps for itself before the data.
+const HEADER_BYTES: u64 = 16 << 20;
+
 pub static LUKS: Lower = Lower {
     name: "luks",
     summary: "an encrypted block device, with cryptsetup's defaults; the key is random and kept nowhere",
@@ -40,6 +43,7 @@ pub static LUKS: Lower = Lower {
     spares_one: false,
     works_here: false,
     on_file: false,
+    leaves: |_, bytes| bytes.saturating_sub(HEADER_BYTES),
     make: |place, tools| {
         let key = key_file(place);
         let mut format = words(&["cryptsetup", "luksFormat", "--batch-mode", &key]);

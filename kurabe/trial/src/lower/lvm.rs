@@ -23,6 +23,7 @@ const LINEAR: Lower = Lower {
     spares_one: false,
     works_here: false,
     on_file: false,
+    leaves: |_, bytes| bytes,
     make: |place, tools| {
         group(place, tools)?;
         volume(place, tools, &["--extents=100%FREE"], &[])
@@ -64,6 +65,7 @@ pub static THIN: Lower = Lower {
     modules: &["dm_thin_pool", members::MODULE],
     options: &["chunksize=", "zero="],
     shows_old_bytes: false,
+    leaves: |_, bytes| bytes / 10 * 9,
     make: |place, tools| {
         group(place, tools)?;
         let pool = ["--type=thin-pool", "--extents=90%FREE", "--name=pool"];

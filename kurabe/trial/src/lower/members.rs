@@ -15,7 +15,7 @@ pub(super) const WITHOUT_UDEV: [&str; 3] = ["--noudevsync", "--noudevrules", "--
 pub(super) const MODULE: &str = "dm_mod";
 
 /// Of a device with a cache, which share of it is the cache.
-const CACHE_SHARE: u32 = 8;
+pub(super) const CACHE_SHARE: u32 = 8;
 
 /// The sizes of the members, in sectors of 512 bytes: of devices their own; else equal parts, or what is cached and
 /// its cache.

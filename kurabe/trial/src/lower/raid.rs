@@ -4,7 +4,9 @@
 use std::fs;
 use std::path::PathBuf;
 
-use super::{Lower, LowerLocation, MadeOf, members, words};
+use lab::contender::Layer;
+
+use super::{Lower, LowerLocation, MadeOf, members, members_of, words};
 use crate::filesystem::LayerTool;
 
 /// Striping.
@@ -78,6 +80,7 @@ const fn raid(
         spares_one: !matches!(name.as_bytes(), b"raid0"),
         works_here: false,
         on_file: false,
+        leaves,
         make: |place, tools| {
             members::make(place, tools)?;
             // It would leave room for other work of this machine, which a guest does not have.
@@ -120,6 +123,19 @@ const fn raid(
             all
         },
     }
+}
+
+/// What redundancy leaves.
+fn leaves(layer: &Layer, bytes: u64) -> u64 {
+    let members = members_of(layer).map_or(1, u64::from);
+    let of_data = match layer.name.as_str() {
+        "raid1" => 1,
+        "raid5" => members.saturating_sub(1),
+        "raid6" => members.saturating_sub(2),
+        "raid10" => return bytes / 2,
+        _ => members,
+    };
+    bytes / members * of_data
 }
 
 /// Bounds on the speed of a resync, in KiB/s.

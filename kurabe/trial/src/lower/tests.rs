@@ -87,6 +87,11 @@ fn what_cannot_be_below_is_refused_with_the_rule() {
         ("ext4 over raid6", "raid6 has 4 to 64 members; write raid6:4"),
         ("ext4 over raid1:65", "raid1 has 2 to 64 members"),
         ("ext4 over raid1:2 chunk=1M", "'chunk=1M': raid1 takes bitmap=,"),
+        (
+            "ext4 over raid5:3 --consistency-policy=journal",
+            "'--consistency-policy=journal': a journal needs a device of its own",
+        ),
+        ("cryfs over ext4", "'cryfs' is no layer of kurabe's: it stretches its password"),
     ] {
         let error = checked(text).expect_err(text);
         assert!(error.contains(said), "{text}: {error}");
@@ -204,4 +209,42 @@ fn a_plain_text_is_found_in_whichever_sector_it_lies() {
     assert_eq!(position_of(PLAIN_TEXT, &bytes), None);
     bytes.splice(4608..4608, *PLAIN_TEXT);
     assert_eq!(position_of(PLAIN_TEXT, &bytes), Some(4608));
+}
+
+#[test]
+fn layers_leave_a_file_system_less_than_the_device_has() {
+    let known = crate::filesystem::known();
+    let left = |text: &str, devices| {
+        let contender = Contender::parse(text, &known).unwrap();
+        let all = room(&contender, devices, 960);
+        all.into_iter().map(|(one, _, left)| (one.name, left)).collect::<Vec<_>>()
+    };
+    for (layer, mib) in [
+        ("raid0:4", 960),
+        ("raid1:2", 480),
+        ("raid1:4", 240),
+        ("raid5:4", 720),
+        ("raid6:4", 480),
+        ("raid10:4", 480),
+        ("lvm", 960),
+        ("lvm-thin", 864),
+        ("bcache", 840),
+        ("raid1:2 over raid5:4", 360),
+    ] {
+        assert_eq!(left(&format!("xfs over {layer}"), 1), [("xfs", mib)], "{layer}");
+    }
+    assert_eq!(left("xfs over writecache", 2), [("xfs", 960)]);
+    assert_eq!(left("ext4 over luks", 1), [("ext4", 0)]);
+    assert_eq!(left("ext4 over loop over xfs over raid1:2", 1), [("xfs", 480), ("ext4", 360)]);
+}
+
+#[test]
+fn a_cache_that_holds_writes_back_is_noted() {
+    let note = |text: &str| note_of_cache(&place(text).layer);
+    for text in ["writecache", "bcache writeback", "bcache --writeback"] {
+        assert!(note(text).unwrap().contains("are not counted"), "{text}");
+    }
+    for text in ["bcache", "bcache bucket=64k", "luks"] {
+        assert_eq!(note(text), None, "{text}");
+    }
 }

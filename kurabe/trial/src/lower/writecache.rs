@@ -20,6 +20,7 @@ pub static WRITECACHE: Lower = Lower {
     spares_one: true,
     works_here: false,
     on_file: false,
+    leaves: |_, bytes| bytes - bytes / u64::from(members::CACHE_SHARE),
     make: |place, tools| {
         members::make(place, tools)?;
         // The kernel formats a cache that begins with zeros.
