@@ -286,10 +286,11 @@ fn a_layer_that_encrypts_leaves_no_plain_text_on_the_device() {
             continue;
         }
         let site = Site::new();
-        let load = format!("echo {KNOWN_TEXT} >a; sync a .; echo a");
+        // What is acknowledged was not synced, so that a state fails and the recording is kept.
+        let load = format!("echo {KNOWN_TEXT} >a; sync a .; echo b >b; echo b");
         let contender = format!("{upper} over ext4");
-        // A check that fails where anything was acknowledged, so that the recording is kept.
-        let flags = ["--states", "6", "--out", "cuts", "--check", "test ! -s $2"];
+        let check = "test ! -s $2 || test -s $1/b";
+        let flags = ["--states", "6", "--out", "cuts", "--check", check];
         let words = [&["crash", &contender], &flags[..], &["--", "sh", "-c", &load]].concat();
         site.run(&words).expect(3);
         let data = site.work().join("cuts/recording-1.data");
