@@ -5,7 +5,7 @@ mod harness;
 use std::fs;
 use std::path::Path;
 
-use harness::{Random, Site, root, tool};
+use harness::{Random, Site, root};
 use lab::judgement::Measurements;
 use lab::plan::Plan;
 use lab::record::{Outcome, Phase, PhaseRecord, Record};
@@ -62,24 +62,6 @@ fn the_studies_among_the_examples_can_be_run() {
         let path = examples.join(name).display().to_string();
         site.run(&["run", &path, "--print-study"]).expect(0);
     }
-}
-
-/// Where the disk is too slow, the study says so, and a script sees it.
-#[test]
-fn a_slow_disk_is_not_fit_for_etcd() {
-    if !root() || tool("fio").is_none() {
-        return;
-    }
-    let site = Site::new();
-    let study = site.run(&["studies", "etcd"]).expect(0).stdout.replace("size=20m", "size=46k");
-    fs::write(site.work().join("mine.toml"), study).unwrap();
-    let device = ["--device", "delay:flush=20ms+mem:512M", "--runs", "3", "--out", "result"];
-    let ran = site.run(&[&["run", "mine.toml"], &device[..]].concat()).expect(3);
-    let said = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(said.contains("Fails here: “This disk is fit for etcd on ext4"), "{said}");
-    let gate = "FAIL 'ext4: sync p99 <= 10ms'";
-    assert!((said + &ran.stderr).contains(gate), "{}", ran.stderr);
-    site.expect_nothing_left();
 }
 
 #[test]
