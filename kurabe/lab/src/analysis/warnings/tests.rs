@@ -333,7 +333,7 @@ fn a_modelled_disk_is_told_from_a_measured_one_and_may_not_be_late() {
     };
     assert_eq!(warnings_after(|record| modelled(record, 130)), [], "all are modelled, and in time");
     let late = warnings_after(|record| modelled(record, if is_xfs(record) { 200 } else { 90 }));
-    let said = ["xfs: in 8 of 8 runs the modelled disk (hdd:7200rpm) answered late", "than 200 µs"];
+    let said = ["xfs: in 6 of 6 runs the modelled disk (hdd:7200rpm) answered late", "than 200 µs"];
     one_that_says(&late, WarningKind::LateReplies, &said);
     let mixed = warnings_after(|record| {
         if is_xfs(record) {
