@@ -156,8 +156,9 @@ impl Session {
             _ => return None,
         };
         Some(format!(
-            "the budget of {} {why}; to go on: kurabe resume RESULT --more ROUNDS",
-            rough(budget)
+            "the budget of {} {why}; to go on: kurabe resume {} --more ROUNDS",
+            rough(budget),
+            self.writer.directory().path().display()
         ))
     }
 
@@ -320,9 +321,9 @@ impl Session {
                 Some(format!("the budget of {budget} ended the study{}", self.ended_too_soon()))
             }
             StudyEnd::Stopped if all_given_back => {
-                Some(format!("stopped; everything was given back. Go on by: {resume}"))
+                Some(format!("stopped; everything was given back. To continue: {resume}"))
             }
-            StudyEnd::Stopped => Some(format!("stopped. Go on by: {resume}")),
+            StudyEnd::Stopped => Some(format!("stopped. To continue: {resume}")),
             StudyEnd::Failing => Some(format!(
                 "under {} every run failed, round after round, so no more were tried; remove the cause, then continue with: {resume}",
                 self.failing_workloads().join(", ")

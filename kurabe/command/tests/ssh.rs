@@ -399,7 +399,7 @@ fn whatever_ends_the_connection_everything_is_given_back_on_both_sides() {
     }
     there.cut();
     let lost = "the connection to box was lost";
-    let ran = running.finish().expect(1).says(&[lost, "Go on by", "kurabe gives back there"]);
+    let ran = running.finish().expect(1).says(&[lost, "To continue", "kurabe gives back there"]);
     assert!(!ran.stderr.contains("everything was given back"), "{}", ran.stderr);
     let (phase, message, _) = failure(&near.records()[0]);
     assert!(phase == "run" && message.starts_with(lost), "{phase}: {message}");
@@ -516,7 +516,7 @@ fn two_machines_that_have_one_directory_are_two_nodes() {
     let file = |node| PathBuf::from(format!("{}-{node}", begun.display()));
     wait_until("both run", || file(1).exists() && file(2).exists());
     two.both[1].cut();
-    running.finish().expect(1).says(&["node 2 (b): the connection to b was lost", "Go on by"]);
+    running.finish().expect(1).says(&["node 2 (b): the connection to b was lost", "To continue"]);
     assert_eq!(two.near.records().len(), 1);
     two.expect_nothing_left();
 }

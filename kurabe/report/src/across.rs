@@ -279,7 +279,7 @@ pub fn figure_table(across: &Across<'_>, metric: &AcrossMetric) -> Table {
             });
             let count = contender.samples[place].len();
             let [ratio, verdict] = match place.checked_sub(1).map(|p| &contender.comparisons[p]) {
-                None => ["1".into(), Cell::toned("compared with", Tone::Faint)],
+                None => ["1".into(), Cell::toned("baseline", Tone::Faint)],
                 Some(comparison) => [
                     Cell::from(ratio_text(comparison)).valued(comparison.ratio),
                     Cell::toned(verdict_text(&comparison.verdict), tone_of(&comparison.verdict)),

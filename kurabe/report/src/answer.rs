@@ -254,7 +254,7 @@ fn disturbance(analysis: &Analysis) -> Option<String> {
     // Whose runs were all quiet is not among them, nor whose were mostly disturbed, so there is no share.
     is_much.then(|| {
         let (runs, causes) = (text::counted(all.runs(), "run"), all.causes_text());
-        format!("the machine disturbed {runs} ({causes}); a quiet one decides sooner")
+        format!("the machine disturbed {runs} ({causes}); on a quiet machine fewer rounds suffice")
     })
 }
 

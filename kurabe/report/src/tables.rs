@@ -365,7 +365,7 @@ fn has_queue(load: &WorkloadSpec, kind: &str, contender: &ContenderAnalysis) -> 
 }
 
 /// How the trials are put together in [`latencies`].
-pub const LATENCIES_EXPLAINED: &str = "All runs together: histograms are merged, percentiles are not averaged. MiB/s: bytes over the sum of latencies, as one client sees it; none for a queue. -: the tool that measured tells none.";
+pub const LATENCIES_EXPLAINED: &str = "All runs together: histograms are merged, percentiles are not averaged. MiB/s: bytes over the sum of latencies, as one client sees it; none for a queue. -: the tool does not report it.";
 
 /// A verdict in one character, for narrow cells; explained by [`METRICS_EXPLAINED`].
 pub fn verdict_mark(verdict: &Verdict) -> &'static str {

@@ -137,7 +137,7 @@ fn record(args: &CrashArgs) -> Result<u8, Failure> {
     if result.contenders.iter().any(is_judged) {
         let text = serde_json::to_vec(&result).expect("a result has a JSON form");
         directory.replace(RESULT_FILE, &text, CONTENTS_MODE).map_err(Failure::broken)?;
-        terminal::note(&format!("kurabe: the recordings lie in {}", path.display()));
+        terminal::note(&format!("kurabe: the recordings are in {}", path.display()));
     } else {
         // There is nothing to try again. A directory that holds something else stays.
         for number in 0..result.contenders.len() {

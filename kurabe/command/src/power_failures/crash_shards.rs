@@ -310,7 +310,7 @@ pub fn merge(paths: &[PathBuf], out: &Path) -> Result<u8, Failure> {
     write(&directory, &whole)?;
     show(&whole, out);
     missing.iter().for_each(|words| terminal::note(&format!("kurabe: {words}; then merge again")));
-    terminal::note(&format!("kurabe: the recordings lie in {}", out.display()));
+    terminal::note(&format!("kurabe: the recordings are in {}", out.display()));
     Ok(if missing.is_empty() { exit_code(&whole) } else { exit::TRIAL_FAILED })
 }
 

@@ -23,8 +23,9 @@ fn verdict(report: &CrashReport) -> (&'static str, String, Tone) {
         }
         CrashVerdict::Held => {
             let most = crash::share_at_most(tried as u64) * 100.0;
-            let text =
-                format!("0 of {tried} states violated (at most {most:.2} %, 95 % confidence)");
+            let text = format!(
+                "0 of {tried} states violated (at most {most:.2} % of such states, 95 % confidence)"
+            );
             ("held", text, Tone::Good)
         }
         CrashVerdict::Violated => {
@@ -95,7 +96,7 @@ fn needless_text(report: &CrashReport) -> String {
         return String::new();
     }
     let mut text = format!(
-        "  {left_out} flushes were left out, one at a time; without {found} of them nothing was lost in the states tried:\n"
+        "  {left_out} flushes were left out, one at a time. Without {found} of them nothing was lost, in a few states each, which proves none of them superfluous:\n"
     );
     for one in needless.iter().take(NEEDLESS_SHOWN_MAX) {
         text += &format!("    {one}\n");
@@ -137,7 +138,7 @@ fn case_text(case: &Case, number: usize, result: &Path) -> String {
     if case.lost.is_empty() {
         let member = case.lost_member.as_ref().map(|member| format!("losing {member}"));
         let what = member.as_deref().unwrap_or("the cut");
-        text += &format!("    no write was lost: {what} alone is enough\n");
+        text += &format!("    no completed write was lost: {what} alone is enough\n");
     }
     if !case.is_minimal {
         text += "    a smaller loss may be enough: the search for one was ended early\n";

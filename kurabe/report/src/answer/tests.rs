@@ -460,7 +460,7 @@ fn a_study_that_does_not_decide_says_what_the_machine_did() {
     };
     assert!(!told(0).contains("the machine disturbed"), "{}", told(0));
     let text = told(100_000_000).split_whitespace().collect::<Vec<_>>().join(" ");
-    let expected = "The machine disturbed 3 runs (steal); a quiet one decides sooner.";
+    let expected = "The machine disturbed 3 runs (steal); on a quiet machine fewer rounds suffice.";
     assert!(text.contains(expected), "{text}");
 }
 
