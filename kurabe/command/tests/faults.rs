@@ -48,7 +48,8 @@ fn a_disk_that_fails_under_a_command_fails_that_trial_and_the_others_go_on() {
     );
     let device = disk.device("64M");
     let flags = ["--device", &device, "--runs", "3"];
-    let ran = site.compare(&["ext4", "ext2"], &flags, &[&command]).expect(1);
+    let contenders = ["ext4: ext4 -b 1024", "ext2: ext2 -b 1024"];
+    let ran = site.compare(&contenders, &flags, &[&command]).expect(1);
     expect_sound(&site, Some(&disk), &ran);
     let records = site.records();
     let (done, failed) = ("completed", "failed");

@@ -257,7 +257,7 @@ const ETCD: &str = "[etcd]\nrw=write\nioengine=sync\nbs=2300\nsize=460k\nfdatasy
 #[test]
 fn a_job_that_syncs_what_it_appends_has_the_flushes_of_a_growing_file() {
     let flushes = |job: &str, flags: &[&str]| {
-        let (site, ran) = ran(&["ext4"], job, flags)?;
+        let (site, ran) = ran(&["ext4: ext4 -b 1024"], job, flags)?;
         let said = words(&ran.expect(0).stdout);
         let record = site.record_of("ext4");
         workload_of(&record);

@@ -176,7 +176,7 @@ fn files_and_directories() {
     let site = Site::new();
     for action in ["report", "resume"] {
         site.run(&[action, "."]).expect(2).says(&["plan.json", "kurabe-results/"]);
-        site.run(&[action, "absent"]).expect(2).says(&["absent", "plan.json"]);
+        site.run(&[action, "absent"]).expect(2).says(&["absent", "does not exist"]);
     }
     let tree = |tree: &str, says: &[&str]| {
         site.run(&["compare", "dir:/tmp", "--tree", tree]).expect(2).says(says);

@@ -516,7 +516,7 @@ fn slow_trials_stand_beside_the_ratio_that_sets_them_aside() {
     let table = report::tables::contenders(&source.analysis.workloads[0], &source.plan);
     let text = table.terminal(false).to_string();
     let row = text.lines().find(|line| line.starts_with("  xfs")).unwrap();
-    assert!(row.contains("3 of 15 runs slow; cost 1."), "{text}");
+    assert!(row.contains("3 of 15 runs slow; cost of the means 1."), "{text}");
     let row = text.lines().find(|line| line.starts_with("  btrfs")).unwrap();
     assert!(row.contains("  -  "), "{text}");
 }

@@ -290,7 +290,7 @@ fn a_quick_profile_says_what_of_every_bundled_study_runs() {
         let reduced = profile.reduces(&whole, &quick).unwrap();
         let shares = reduced.shares(&quick);
         let expected = match bundled.name {
-            "cannyls" => "1.5 % of the program's counts",
+            "cannyls" => "1.2 % of the program's counts",
             "durable-puts" => "5 of the 16 workloads, 4 % of the program's counts",
             "buffered-puts" => "2 of the 15 workloads, 10 % of the program's counts",
             "operating-systems" => {
