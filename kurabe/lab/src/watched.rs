@@ -32,6 +32,10 @@ pub struct Watched {
     /// Bytes that others moved on the disk that holds the device's image, less what the host writes of
     /// its own for each flush of the trial.
     pub others_bytes: Option<u64>,
+    /// Time in ns that other processes than the trial's spent in user mode, the mean of all processors. What the
+    /// kernel does may be the contender's own work.
+    #[serde(default)]
+    pub others_cpu_ns: Option<u64>,
 }
 
 /// The processors over one trial, as far as the machine tells.
@@ -71,6 +75,8 @@ const FREQUENCY_SHARE_MIN: f64 = 0.8;
 pub enum DisturbanceCause {
     /// The hypervisor gave processor time to others.
     Steal,
+    /// Other processes took the processors.
+    OthersOnCpu,
     /// A processor was throttled.
     Throttling,
     /// Others used the disk that holds the image.
@@ -86,6 +92,7 @@ impl DisturbanceCause {
     pub fn words(self) -> &'static str {
         match self {
             DisturbanceCause::Steal => "steal",
+            DisturbanceCause::OthersOnCpu => "other processes' CPU time",
             DisturbanceCause::Throttling => "throttling",
             DisturbanceCause::OthersOnDisk => "others on the image's disk",
             DisturbanceCause::Governor => "governor changed",
@@ -150,23 +157,28 @@ impl fmt::Display for Disturbed {
 
 /// Stolen time above this share of a trial disturbs it.
 const STOLEN_SHARE_MAX: f64 = 0.02;
+/// Other processes that take more than this share of the processors' time disturb a trial.
+const OTHERS_CPU_SHARE_MAX: f64 = 0.25;
 /// Others on the disk disturb a run by more than this share of what it moves itself.
 const OTHERS_SHARE_MAX: f64 = 0.1;
 /// Below this the others are a journal's commit now and then.
 const OTHERS_BYTES_MIN: u64 = 64 << 10;
 
-/// What disturbed each run of one trial; `None` for one that was left alone. Stolen time is that of the
+/// What disturbed each run of one trial; `None` for one that was left alone. Time of processors is that of the
 /// whole trial: a run may be shorter than the tick in which it is counted.
 pub fn causes(runs: &[Option<Watched>]) -> Vec<Option<DisturbanceCause>> {
     let sum = |of: fn(&Watched) -> u64| runs.iter().flatten().map(of).sum::<u64>() as f64;
-    let stolen_ns = sum(|run| run.stolen_ns.unwrap_or(0));
-    let is_stolen = stolen_ns > STOLEN_SHARE_MAX * sum(|run| run.elapsed_ns);
+    let elapsed_ns = sum(|run| run.elapsed_ns);
+    let is_stolen = sum(|run| run.stolen_ns.unwrap_or(0)) > STOLEN_SHARE_MAX * elapsed_ns;
+    let others_ns = sum(|run| run.others_cpu_ns.unwrap_or(0));
+    let is_crowded = others_ns > OTHERS_CPU_SHARE_MAX * elapsed_ns;
     let cause = |run: &Watched| {
         let others = run.others_bytes.unwrap_or(0);
         let own = run.own_bytes.unwrap_or(0) as f64;
         let has_others = others >= OTHERS_BYTES_MIN && others as f64 > OTHERS_SHARE_MAX * own;
         match () {
             () if is_stolen => Some(DisturbanceCause::Steal),
+            () if is_crowded => Some(DisturbanceCause::OthersOnCpu),
             () if run.throttled.unwrap_or(0) > 0 => Some(DisturbanceCause::Throttling),
             () if has_others => Some(DisturbanceCause::OthersOnDisk),
             () => None,
@@ -188,6 +200,7 @@ mod tests {
         throttled: None,
         own_bytes: Some(5 << 20),
         others_bytes: Some(8192),
+        others_cpu_ns: Some(2_000_000),
     };
 
     #[test]
@@ -215,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn stolen_time_is_judged_over_the_whole_trial() {
+    fn time_of_processors_is_judged_over_the_whole_trial() {
         // A tick of 10 ms, the mean of two processors, falls into one of so many runs of 15 ms.
         let trial = |runs: usize| {
             let mut runs = vec![Some(QUIET); runs];
@@ -224,5 +237,11 @@ mod tests {
         };
         assert_eq!(trial(17), [None; 17]);
         assert_eq!(trial(16), [Some(DisturbanceCause::Steal); 16]);
+        // So are other processes: for half of the time of one of two processors, and for less.
+        let beside = |others_cpu_ns: u64| {
+            causes(&[Some(Watched { others_cpu_ns: Some(others_cpu_ns), ..QUIET }), Some(QUIET)])
+        };
+        assert_eq!(beside(5_500_000), [None; 2]);
+        assert_eq!(beside(5_500_001), [Some(DisturbanceCause::OthersOnCpu); 2]);
     }
 }

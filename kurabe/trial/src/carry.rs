@@ -172,6 +172,11 @@ impl Trial<'_> {
         let mut attached = self.attach()?;
         self.group = ControlGroup::begin(|| self.scratch.ledger());
         self.record.control_group = self.group.as_ref().map(ControlGroup::facts);
+        // What serves a layer of kurabe's own works for the contender.
+        let has_layers = spec.device.as_ref().is_some_and(|device| !device.layers.is_empty());
+        if let Some(group) = self.group.as_ref().filter(|_| !has_layers) {
+            self.watch.processes(group.path());
+        }
         let devices = attached.as_ref().map(Attached::all).unwrap_or_default();
         devices.iter().for_each(|(node, _)| tools.show(node));
         lower::check_devices(&spec.contender, devices.len()).map_err(StepFailure::of)?;
@@ -556,15 +561,20 @@ impl Trial<'_> {
         });
         self.record.layers = layers.collect();
         let own = self.record.run_device_after(phases);
-        self.record.watched = Some(self.watch.read().since(&before, own));
-        if let Some(channel) = channel {
-            // Only now: reading it before the sync would give the device time that nobody bills.
-            self.take_report(channel)?;
-        }
+        let mut watched = self.watch.read().since(&before, own);
         self.record.daemon_cpu_ns = instance
             .daemon_cpu_ns()
             .zip(daemon_before_ns)
             .map(|(after, before)| after.saturating_sub(before));
+        // A file system's daemon is no other process.
+        watched.others_cpu_ns = watched.others_cpu_ns.map(|others_ns| {
+            others_ns.saturating_sub(self.watch.of_one(self.record.daemon_cpu_ns.unwrap_or(0)))
+        });
+        self.record.watched = Some(watched);
+        if let Some(channel) = channel {
+            // Only now: reading it before the sync would give the device time that nobody bills.
+            self.take_report(channel)?;
+        }
         Ok(())
     }
 

@@ -65,6 +65,10 @@ impl ControlGroup {
         Some(group)
     }
 
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// What the record says of it.
     pub fn facts(&self) -> ControlGroupFacts {
         ControlGroupFacts { processes_max: self.processes_max }

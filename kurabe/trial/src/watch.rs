@@ -28,6 +28,8 @@ pub struct Watch {
     /// When the clocks were looked at last.
     looked: Option<Instant>,
     disk: Option<File>,
+    /// The times of the trial's control group.
+    group: Option<File>,
 }
 
 /// The clocks are looked at no more often than this: there may be hundreds.
@@ -41,6 +43,8 @@ pub struct Reading {
     waits_ns: [Option<u64>; 3],
     throttled: Option<u64>,
     disk_bytes: Option<u64>,
+    /// In user mode: of all processes, and of those of the control group.
+    user_ns: [Option<u64>; 2],
 }
 
 /// More than any of the lines that are read; the first of /proc/stat is the one that counts.
@@ -79,6 +83,7 @@ impl Watch {
             seen: Processors::default(),
             looked: None,
             disk: None,
+            group: None,
             root: root.to_path_buf(),
         }
     }
@@ -90,6 +95,16 @@ impl Watch {
         let own = self.root.join(format!("sys/dev/block/{major}:{minor}"));
         let whole = if own.join("partition").exists() { own.join("..") } else { own };
         self.disk = File::open(whole.join("stat")).ok();
+    }
+
+    /// From now on also looks at what other processes do than those of this control group.
+    pub fn processes(&mut self, group: &Path) {
+        self.group = File::open(group.join("cpu.stat")).ok();
+    }
+
+    /// The share of each processor in a time that all of them spent.
+    pub fn of_one(&self, ns: u64) -> u64 {
+        ns / self.processors
     }
 
     /// The processors over all readings; absent where they have no governors.
@@ -122,13 +137,14 @@ impl Watch {
         let counts =
             self.throttles.iter().filter_map(|file| text(file)?.trim().parse::<u64>().ok());
         let waits_ns = [0, 1, 2].map(|place| waited_ns(&text(self.pressure[place].as_ref()?)?));
+        let stat = self.stat.as_ref().and_then(text);
+        let of_all =
+            |fields: &[usize]| Some(ticked_ns(stat.as_deref()?, fields)? / self.processors);
+        let of_group = self.group.as_ref().and_then(|file| user_ns(&text(file)?));
         Reading {
             at: Instant::now(),
-            stolen_ns: self
-                .stat
-                .as_ref()
-                .and_then(|file| stolen_ns(&text(file)?))
-                .map(|of_all| of_all / self.processors),
+            stolen_ns: of_all(&[STEAL]),
+            user_ns: [of_all(&USER), of_group.map(|ns| ns / self.processors)],
             waits_ns,
             throttled: (!self.throttles.is_empty()).then(|| counts.sum()),
             disk_bytes: self.disk.as_ref().and_then(|file| moved_bytes(&text(file)?)),
@@ -147,6 +163,8 @@ impl Reading {
         let own_bytes = own.map(|own| own.read_bytes.saturating_add(own.written_bytes));
         let flushes = own.map_or(0, |own| own.flushes);
         let disk_bytes = grown(self.disk_bytes, earlier.disk_bytes);
+        let [all_ns, group_ns] =
+            [0, 1].map(|place| grown(self.user_ns[place], earlier.user_ns[place]));
         Watched {
             elapsed_ns: self.at.duration_since(earlier.at).as_nanos() as u64,
             stolen_ns: grown(self.stolen_ns, earlier.stolen_ns),
@@ -158,6 +176,7 @@ impl Reading {
             others_bytes: disk_bytes
                 .zip(own_bytes)
                 .map(|(disk, own)| disk.saturating_sub(own + flushes * BYTES_OF_A_FLUSH)),
+            others_cpu_ns: all_ns.zip(group_ns).map(|(all, group)| all.saturating_sub(group)),
         }
     }
 }
@@ -187,14 +206,23 @@ fn text(file: &File) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes[..length]).into_owned())
 }
 
-/// The eighth number of the first line of /proc/stat (proc_stat(5)), in ns.
-fn stolen_ns(text: &str) -> Option<u64> {
+/// Places in the first line of /proc/stat (proc_stat(5)): user and nice, and steal.
+const USER: [usize; 2] = [0, 1];
+const STEAL: usize = 7;
+
+/// The sum of such numbers, in ns.
+fn ticked_ns(text: &str, places: &[usize]) -> Option<u64> {
     let fields = text.lines().next()?.strip_prefix("cpu ")?;
-    let ticks: u64 = fields.split_ascii_whitespace().nth(7)?.parse().ok()?;
-    Some(
-        ticks
-            * (Duration::from_secs(1).as_nanos() as u64 / rustix::param::clock_ticks_per_second()),
-    )
+    let field = |place: &usize| fields.split_ascii_whitespace().nth(*place)?.parse::<u64>().ok();
+    let ticks: u64 = places.iter().map(field).sum::<Option<u64>>()?;
+    let second_ns = Duration::from_secs(1).as_nanos() as u64;
+    Some(ticks * (second_ns / rustix::param::clock_ticks_per_second()))
+}
+
+/// `user_usec N` of a control group's `cpu.stat`.
+fn user_ns(text: &str) -> Option<u64> {
+    let microseconds = text.lines().find_map(|line| line.strip_prefix("user_usec "))?;
+    Some(microseconds.trim().parse::<u64>().ok()? * 1000)
 }
 
 /// `some ... total=MICROSECONDS` (Documentation/accounting/psi.rst in the kernel's source).
@@ -230,7 +258,10 @@ mod tests {
     fn every_source_is_read_and_counted_once() {
         let machine = Machine(tempfile::tempdir().unwrap());
         let state = |stolen: u64, waited: u64, throttled: u64, sectors: u64| {
-            machine.put("proc/stat", &format!("cpu  9 9 9 9 9 9 9 {stolen} 0 0\ncpu0 1\n"));
+            let stat = format!("cpu  {} 9 9 9 9 9 9 {stolen} 0 0\ncpu0 1\n", 4 * stolen);
+            machine.put("proc/stat", &stat);
+            let of_group = format!("usage_usec 1\nuser_usec {}\n", 20 * waited);
+            machine.put("group/cpu.stat", &of_group);
             for what in ["cpu", "io", "memory"] {
                 let text = format!("some avg10=0.00 total={waited}\nfull avg10=0.00 total=7777\n");
                 machine.put(&format!("proc/pressure/{what}"), &text);
@@ -253,6 +284,7 @@ mod tests {
         std::os::unix::fs::symlink("../../block/sda/sda1", place.join("8:1")).unwrap();
         let mut watch = Watch::begin(machine.0.path());
         watch.disk(rustix::fs::makedev(8, 1));
+        watch.processes(&machine.0.path().join("group"));
         let before = watch.read();
         state(103, 5250, 2, 1100);
         let own = DeviceDelta {
@@ -264,6 +296,8 @@ mod tests {
         let seen = watch.read().since(&before, Some(own));
         // Of three processors.
         assert_eq!(seen.stolen_ns, Some(10_000_000));
+        // All were in user mode for 120 ms, the group for 5 ms of them.
+        assert_eq!(seen.others_cpu_ns, Some((120_000_000 - 5_000_000) / 3));
         assert_eq!(seen.cpu_wait_ns, Some(250_000));
         assert_eq!((seen.io_wait_ns, seen.memory_wait_ns), (Some(250_000), Some(250_000)));
         // Two cores of one package.

@@ -211,6 +211,7 @@ mod tests {
         throttled: Some(1),
         own_bytes: None,
         others_bytes: None,
+        others_cpu_ns: None,
     };
     const QUIET: Watched = Watched { throttled: Some(0), ..HIT };
 
