@@ -4,6 +4,7 @@
 //! | condition | it holds when |
 //! | --- | --- |
 //! | `xfs <= 1.10` (`<`, `>=`, `>`) | the cost of xfs over that of the baseline lies there |
+//! | `zstd: space <= 0.5` | likewise by another metric than the workload's first |
 //! | `minfs fastest`, `minfs fastest of ext4, xfs`, `nilfs2 fastest of btrfs by 10%` | it is ahead of each |
 //! | `ext4 slowest` | likewise, behind each |
 //! | `ext4 <= 1.10 in every cell`, `ext4 > 2 in some cell` | its cost over the raw device's lies there, cell by cell of the fio matrix |
@@ -32,6 +33,8 @@ pub enum Condition {
     /// A contender's cost over the baseline's, or in cells of a fio matrix over the raw device's.
     Ratio {
         label: String,
+        /// The metric, where it is not the workload's most important one.
+        metric: Option<String>,
         operator: Operator,
         /// The bound, positive.
         bound: f64,
@@ -342,14 +345,19 @@ impl<'a> Reader<'a> {
         let label = names[0].clone();
         match verb {
             Verb::Operator(operator) => {
-                if let Some((label, metric)) = label.rsplit_once(": ")
+                let named = label.rsplit_once(": ");
+                let named = named.map(|(label, metric)| (label.trim(), metric.trim()));
+                if let Some((label, metric)) = named
                     && let Some(bound_ns) = self.time()
                 {
-                    let (label, metric) = (label.trim().into(), metric.trim().into());
+                    let (label, metric) = (label.into(), metric.into());
                     return Ok(Condition::Time { label, metric, operator, bound_ns });
                 }
                 let bound = self.ratio(&label)?;
-                Ok(Condition::Ratio { label, operator, bound, cells: self.cells() })
+                let (name, metric) = named
+                    .map_or((label.as_str(), None), |(label, metric)| (label, Some(metric.into())));
+                let (label, cells) = (name.to_string(), self.cells());
+                Ok(Condition::Ratio { label, metric, operator, bound, cells })
             }
             Verb::Extreme { fastest } => {
                 let rivals = if self.eat("of") { self.names_up_to("by")? } else { Vec::new() };
@@ -367,7 +375,7 @@ impl<'a> Reader<'a> {
                 };
                 // Of the performance, a share; of the cost, what is left of that turned round.
                 let (operator, bound) = (Operator::Above, (1.0 - share).max(0.0).recip());
-                Ok(Condition::Ratio { label, operator, bound, cells: Some(cells) })
+                Ok(Condition::Ratio { label, metric: None, operator, bound, cells: Some(cells) })
             }
             Verb::Agrees => {
                 let other = self.names_up_to("within")?;
@@ -481,7 +489,9 @@ impl Condition {
     /// What an interval of a contender's cost over the baseline's says of a bound on that; None for
     /// any other condition.
     pub fn answer(&self, contender: &str, interval: Option<(f64, f64)>) -> Option<GateOutcome> {
-        let Condition::Ratio { label, operator, bound, cells: None } = self else { return None };
+        let Condition::Ratio { label, metric: None, operator, bound, cells: None } = self else {
+            return None;
+        };
         (label == contender).then(|| {
             let ends =
                 interval.map(|(low, high)| [low, high].map(|end| operator.is_met(end, *bound)));
@@ -531,7 +541,7 @@ mod tests {
     use super::*;
 
     fn ratio(label: &str, operator: Operator, bound: f64) -> Condition {
-        Condition::Ratio { label: label.into(), operator, bound, cells: None }
+        Condition::Ratio { label: label.into(), metric: None, operator, bound, cells: None }
     }
 
     #[test]
@@ -549,6 +559,7 @@ mod tests {
         };
         let above = |bound, cells| Condition::Ratio {
             label: "ext4".into(),
+            metric: None,
             operator: Operator::Above,
             bound,
             cells: Some(cells),
@@ -565,9 +576,18 @@ mod tests {
                     bound_ns: 10_000_000,
                 },
             ),
-            ("a: b <= 10", ratio("a: b", Operator::AtMost, 10.0)),
+            ("a b: bytes written <= 0.5", {
+                let (label, metric) = ("a b".into(), Some("bytes written".into()));
+                Condition::Ratio {
+                    label,
+                    metric,
+                    operator: Operator::AtMost,
+                    bound: 0.5,
+                    cells: None,
+                }
+            }),
             ("  my label  >=0.5 ", ratio("my label", Operator::AtLeast, 0.5)),
-            ("'a <= b: x' > 2e0", ratio("a <= b: x", Operator::Above, 2.0)),
+            ("'a <= b, x' > 2e0", ratio("a <= b, x", Operator::Above, 2.0)),
             ("\"it's\" <= 1.5", ratio("it's", Operator::AtMost, 1.5)),
             ("it's <= 1.5", ratio("it's", Operator::AtMost, 1.5)),
             ("比べ <= 1.5", ratio("比べ", Operator::AtMost, 1.5)),

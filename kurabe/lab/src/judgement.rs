@@ -6,7 +6,7 @@
 //! the interval that is corrected for their number. A comparison that the analysis has is taken from
 //! it. What was not measured keeps a condition from holding, and is named.
 
-use crate::analysis::{self, Analysis, COUNTED, CheckAnalysis, Comparison, WorkloadAnalysis};
+use crate::analysis::{self, Analysis, CheckAnalysis, Comparison, WorkloadAnalysis};
 use crate::condition::{self, Cells, Condition, Gate, GateOutcome, Operator};
 use crate::plan::Plan;
 use crate::record::{CheckVerdict, DeviceDelta, Record, counted_trials};
@@ -79,11 +79,18 @@ fn is_of_others(condition: &Condition, analysis: &Analysis, workload: &str) -> b
             Condition::Time { metric, .. } => {
                 contender.metrics.iter().any(|found| found.name == *metric)
             }
+            Condition::Ratio { metric: Some(metric), .. } => known(entry).contains(&&**metric),
             _ => false,
         })
     };
     let mut having = analysis.workloads.iter().filter(has_it).peekable();
     having.peek().is_some() && having.all(|entry| entry.workload != workload)
+}
+
+/// The metrics by which a workload's contenders are compared.
+fn known(workload: &WorkloadAnalysis) -> Vec<&str> {
+    let compared = workload.comparisons.iter().chain(&workload.exploratory);
+    words::distinct(compared.map(|one| one.metric.as_str()))
 }
 
 /// A change of less than this counts for nothing in a comparison of the device's work.
@@ -283,11 +290,11 @@ impl<'a> Measurements<'a> {
         }
         let judgement = match condition {
             Condition::Check { .. } => unreachable!("a check was decided above"),
-            Condition::Ratio { label, operator, bound, cells } => {
+            Condition::Ratio { label, metric: own, operator, bound, cells } => {
                 let is_met = |ratio: f64| operator.is_met(ratio, *bound);
                 match cells {
                     Some(cells) => self.cells(found[0], label, *cells, &is_met),
-                    None => self.ratio(&found, label, metric, &is_met),
+                    None => self.ratio(&found, label, own.as_deref().or(metric), &is_met),
                 }
             }
             Condition::Time { label, metric, operator, bound_ns } => {
@@ -362,8 +369,7 @@ impl<'a> Measurements<'a> {
         over: &str,
         under: &str,
     ) -> Option<(Ratio, bool)> {
-        let counted = workload.exploratory.iter().filter(|_| COUNTED.contains(&metric));
-        let entry = workload.comparisons.iter().chain(counted).find(|entry| {
+        let entry = workload.comparisons.iter().chain(&workload.exploratory).find(|entry| {
             let pair = (entry.contender.as_str(), entry.baseline.as_str());
             entry.metric == metric && (pair == (over, under) || pair == (under, over))
         })?;
@@ -460,7 +466,11 @@ impl<'a> Measurements<'a> {
         let mut several = Several::default();
         for (workload, _, name, ratio) in ratios {
             let Some((ratio, _)) = ratio else {
-                several.lacks(format!("{label} against {baseline} under {}", workload.workload));
+                let known = known(workload);
+                several.lacks(match metric.filter(|metric| !known.contains(metric)) {
+                    Some(metric) => unknown("metric is called", metric, &known),
+                    None => format!("{label} against {baseline} under {}", workload.workload),
+                });
                 continue;
             };
             let (workload, words) = (&workload.workload, ratio.words());

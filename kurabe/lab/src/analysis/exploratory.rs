@@ -1,11 +1,11 @@
 //! What else the records tell of a contender against the baseline: bytes, flushes, CPU time, space,
 //! percentiles of operations. Exploratory: they have a correction of their own and decide nothing.
 
-use super::Comparison;
 use super::cost::{command_cpu_ns, written_by_load};
 use super::primary::others;
 use super::samples::{Costs, Samples};
 use super::zero::{constant, of_constants};
+use super::{Comparison, median};
 use crate::contender::Contender;
 use crate::plan::Plan;
 use crate::record::{DeviceDelta, Phase, Record};
@@ -20,12 +20,14 @@ type Reader = Box<dyn Fn(&Record) -> Option<f64>>;
 struct Quantity {
     name: String,
     unit: Unit,
+    /// Whether it grows with the amount of work.
+    is_total: bool,
     of: Reader,
 }
 
 impl Quantity {
     fn new(name: &str, unit: Unit, of: impl Fn(&Record) -> Option<f64> + 'static) -> Quantity {
-        Quantity { name: name.into(), unit, of: Box::new(of) }
+        Quantity { name: name.into(), unit, is_total: false, of: Box::new(of) }
     }
 }
 
@@ -54,15 +56,33 @@ fn counts() -> Vec<Quantity> {
     ]
 }
 
-/// What the device does for each byte, and for each MiB, that the workload writes: compared where contenders have
-/// different numbers of nodes and so different amounts of work.
+/// What the device does for each byte, and for each MiB, that the workload writes: compared where contenders do
+/// different amounts of work, since they have different numbers of nodes or run for a time.
 pub const COUNTED_PER_WORK: [&str; 2] = ["bytes written per byte", "flushes per MiB"];
 
-/// The quantities of these names; none of contenders with the same number of nodes.
-fn counts_per_work(plan: &Plan) -> Vec<Quantity> {
+/// Whether one contender surely did more than another, as under a workload that runs for a time: then a total tells
+/// of its speed and not of what it costs.
+fn work_differs(samples: &Samples<'_>) -> bool {
+    let done = |contender: usize| {
+        let loads = samples.completed(contender).filter_map(|record| record.load.as_ref());
+        median(loads.filter_map(|load| load.operations).map(|count| count as f64))
+    };
+    let all: Vec<f64> = (0..samples.records.len()).filter_map(done).collect();
+    let (least, most) = all.iter().fold((f64::INFINITY, 0.0), |(least, most), one| {
+        (f64::min(least, *one), f64::max(most, *one))
+    });
+    most > least * SAME_WORK
+}
+
+/// Amounts of work that differ by no more than this factor are the same.
+const SAME_WORK: f64 = 1.01;
+
+/// The quantities of these names; none of contenders that do the same work.
+fn counts_per_work(samples: &Samples<'_>, plan: &Plan) -> Vec<Quantity> {
     let nodes = |contender: &Contender| contender.environment.nodes();
     let contenders = &plan.study.contenders;
-    if contenders.iter().all(|one| nodes(one) == nodes(&contenders[0])) {
+    let has_same_nodes = contenders.iter().all(|one| nodes(one) == nodes(&contenders[0]));
+    if has_same_nodes && !work_differs(samples) {
         return Vec::new();
     }
     let of = |count: Quantity, name: &str, bytes: f64| {
@@ -77,9 +97,10 @@ fn counts_per_work(plan: &Plan) -> Vec<Quantity> {
     vec![of(counts.remove(0), per_byte, 1.0), of(flushes, per_mib, (1 << 20) as f64)]
 }
 
-/// One of these as a cost, by contender and block.
-pub(super) fn counted(samples: &Samples<'_>, name: &str) -> Option<Costs> {
-    let quantity = counts().into_iter().find(|quantity| quantity.name == name)?;
+/// One of the quantities as a cost, by contender and block.
+pub(super) fn counted(plan: &Plan, samples: &Samples<'_>, name: &str) -> Option<Costs> {
+    let mut quantities = quantities(samples, plan).into_iter();
+    let quantity = quantities.find(|quantity| quantity.name == name)?;
     let of = |contender| {
         let mut values = values(samples, &quantity, contender);
         if values.contains(&Some(0.0)) {
@@ -111,7 +132,6 @@ fn quantities(samples: &Samples<'_>, plan: &Plan) -> Vec<Quantity> {
         record.phase(Phase::Unmount).filter(|_| is_of_one_run).cloned()
     };
     let mut quantities = counts();
-    quantities.extend(counts_per_work(plan));
     quantities.extend([
         Quantity::new("CPU time", Unit::Nanoseconds, command_cpu_ns),
         Quantity::new("space", Unit::Bytes, |record| {
@@ -127,6 +147,8 @@ fn quantities(samples: &Samples<'_>, plan: &Plan) -> Vec<Quantity> {
             Some((counted.written_bytes + unmount.written_bytes) as f64)
         }),
     ]);
+    quantities.iter_mut().for_each(|quantity| quantity.is_total = true);
+    quantities.extend(counts_per_work(samples, plan));
     let first =
         (0..samples.records.len()).find_map(|contender| samples.completed(contender).next());
     let latencies = first.and_then(|record| record.load.as_ref()).map(|load| &load.latencies);
@@ -153,7 +175,9 @@ pub(super) fn compare(
     workload: usize,
     options: &ComparisonOptions,
 ) -> Vec<Comparison> {
-    let quantities = quantities(samples, plan);
+    let mut quantities = quantities(samples, plan);
+    let differs = work_differs(samples);
+    quantities.retain(|quantity| !(quantity.is_total && differs));
     let positive = |values: &[Option<f64>]| -> Vec<Option<f64>> {
         values.iter().map(|value| value.filter(|value| *value > 0.0)).collect()
     };
@@ -204,10 +228,11 @@ mod tests {
     use crate::fixture;
     use crate::judgement::Measurements;
     use crate::plan::Plan;
-    use crate::record::{DeviceDelta, Phase, PhaseRecord};
+    use crate::record::{DeviceDelta, Phase, PhaseRecord, Record};
     use crate::slice::RunRecord;
     use crate::spec::Cache;
     use crate::statistics::Verdict;
+    use crate::workload::{Metric, Unit, WorkloadReport};
 
     #[test]
     fn what_is_left_to_the_unmount_has_a_verdict_of_its_own() {
@@ -235,6 +260,36 @@ mod tests {
         // Where it stays mounted, one unmount is of several turns.
         plan.study.cache = Cache::Warm;
         assert_eq!(verdict(&plan), None);
+    }
+
+    #[test]
+    fn totals_of_unequal_work_are_no_costs() {
+        let plan = fixture::plan(&["ext4", "xfs"], 4);
+        let mut records = fixture::records(&plan, &[&[1000; 4], &[1000; 4]]);
+        let metrics = |operations: u64, records: &mut [Record]| -> Vec<String> {
+            for record in records.iter_mut() {
+                let is_xfs = record.contender.label == "xfs";
+                let operations = if is_xfs { operations } else { 1000 };
+                let written_bytes = 4096 * operations;
+                let device = DeviceDelta { written_bytes: 2 * written_bytes, ..Default::default() };
+                fixture::run_of(record).device = Some(device);
+                let value = operations as f64;
+                record.load = Some(WorkloadReport {
+                    metrics: vec![Metric::new("writes", value, Unit::OperationsPerSecond)],
+                    operations: Some(operations),
+                    written_bytes: Some(written_bytes),
+                    ..Default::default()
+                });
+            }
+            let workload = analyse(&plan, records, None).workloads.remove(0);
+            workload.exploratory.into_iter().map(|one| one.metric).collect()
+        };
+        let same = metrics(1000, &mut records);
+        assert!(same.contains(&"bytes written".into()), "{same:?}");
+        assert!(!same.contains(&"bytes written per byte".into()), "{same:?}");
+        // Twice as fast in the same time is not twice as costly.
+        let faster = metrics(2000, &mut records);
+        assert_eq!(faster, ["bytes written per byte"]);
     }
 
     fn slice() -> RunRecord {

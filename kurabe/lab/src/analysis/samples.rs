@@ -170,7 +170,7 @@ pub struct Costs {
     pub values: Vec<Vec<Option<f64>>>,
 }
 
-/// A figure as a cost: `metric`, or the workload's most important figure; or a count of the device. Without
+/// A figure as a cost: `metric`, or the workload's most important figure; or what its records tell besides. Without
 /// values for a workload or a figure that there is not.
 pub fn costs(plan: &Plan, records: &[Record], workload: &str, metric: Option<&str>) -> Costs {
     let nothing = || Costs {
@@ -189,6 +189,6 @@ pub fn costs(plan: &Plan, records: &[Record], workload: &str, metric: Option<&st
                 .collect(),
             metric: (name, unit),
         },
-        None => metric.and_then(|name| counted(&samples, name)).unwrap_or_else(nothing),
+        None => metric.and_then(|name| counted(plan, &samples, name)).unwrap_or_else(nothing),
     }
 }

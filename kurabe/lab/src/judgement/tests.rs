@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::fixture::{self, fail, plan_of, record_of, study_text};
-use crate::record::Check;
+use crate::record::{Check, FileSystemSpace};
 use crate::study::{LeftOut, WorkloadText};
 use crate::workload::{Series, Unit, WorkloadReport};
 
@@ -87,6 +87,35 @@ fn a_bound_is_met_by_the_interval_as_the_analysis_has_it() {
     ] {
         assert_eq!(judged(&plan, &records, &text).outcome, expected, "{text}");
     }
+}
+
+/// As the tables have it: with compression a quarter of the space.
+#[test]
+fn a_bound_can_be_on_another_metric_than_the_first() {
+    let (mut plan, mut records) = three();
+    for record in &mut records {
+        let taken: u64 = if record.contender.label == "xfs" { 250 } else { 1000 };
+        let space = |free_mib: u64| {
+            let (total_bytes, free_bytes, free_inodes) = (1 << 40, free_mib << 20, 0);
+            Some(FileSystemSpace { total_bytes, free_bytes, free_inodes })
+        };
+        (record.space_before, record.space_after) = (space(4000), space(4000 - taken));
+        record.command.as_mut().unwrap().user_ns = 1000 + u64::from(record.block % 3);
+    }
+    for (text, expected, said) in [
+        ("xfs: space <= 0.5", Holds, "load: xfs: cost 0.250 (0.250 to 0.250) by space"),
+        ("xfs: space <= 0.2", Fails, "0.250"),
+        ("xfs: CPU time <= 1.1", Holds, "by CPU time"),
+        ("xfs: CPU time <= 0.9", Fails, "by CPU time"),
+        ("xfs: time <= 1.1", Fails, "by time"),
+        ("xfs: spcae <= 0.5", NotTested, "did you mean 'space'"),
+    ] {
+        let found = judged(&plan, &records, text);
+        assert_eq!(found.outcome, expected, "{text}: {found:?}");
+        assert!(found.evidence.join("; ").contains(said), "{text}: {found:?}");
+    }
+    plan.study.gates = vec!["xfs: space <= 0.5".into()];
+    assert_eq!(analyse(&plan, &records, None).gates[0].outcome, Holds);
 }
 
 #[test]

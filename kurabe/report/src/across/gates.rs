@@ -3,6 +3,7 @@
 
 use lab::condition::{self, Condition, Gate, GateOutcome};
 use lab::judgement;
+use lab::suggestion::unknown;
 use lab::words::ratio_with_interval;
 
 use super::{Across, AcrossWorkload, notes};
@@ -44,10 +45,11 @@ fn judge_one(across: &Across<'_>, name: &str, place: usize, condition: &Conditio
         (Some(why), _) => {
             judgement::Judgement { outcome: GateOutcome::NotTested, evidence: vec![why] }
         }
-        (None, Condition::Ratio { label, operator, bound, cells: None }) => {
+        (None, Condition::Ratio { label, metric, operator, bound, cells: None }) => {
             let workload = across.workloads.iter().find(|one| one.name == name);
+            let workload = workload.expect("both have it");
             let is_met = |cost: f64| operator.is_met(cost, *bound);
-            ratio(across, workload.expect("both have it"), place, (label, &is_met))
+            ratio(across, workload, place, (label, metric.as_deref()), &is_met)
         }
         (None, _) => {
             let (plan, records, analysis) = (&source.plan, &source.records, &source.analysis);
@@ -71,12 +73,14 @@ fn not_comparable(across: &Across<'_>, name: &str, place: usize) -> Option<Strin
     Some(format!("{later} measured something else than {first} ({difference})"))
 }
 
-/// The cost of a contender in a later result over that in the first, by the most important metric.
+/// The cost of a contender in a later result over that in the first, by the metric that is named or by the most
+/// important one.
 fn ratio(
     across: &Across<'_>,
     workload: &AcrossWorkload,
     place: usize,
-    (label, is_met): (&str, &dyn Fn(f64) -> bool),
+    (label, named): (&str, Option<&str>),
+    is_met: &dyn Fn(f64) -> bool,
 ) -> judgement::Judgement {
     let (name, first) = (&across.names[place], &across.names[0]);
     let answer = |outcome, said: String| judgement::Judgement { outcome, evidence: vec![said] };
@@ -89,7 +93,13 @@ fn ratio(
         Some((_, said)) => return answer(GateOutcome::Fails, said),
         None => {}
     }
-    let metric = workload.metrics.first();
+    let mut metrics = workload.metrics.iter();
+    let metric = metrics.find(|one| named.is_none_or(|named| one.name == named));
+    if let (None, Some(named)) = (metric, named) {
+        let known: Vec<&str> = workload.metrics.iter().map(|one| one.name.as_str()).collect();
+        let why = unknown("metric of two results is called", named, &known);
+        return answer(GateOutcome::NotTested, why);
+    }
     let comparison = metric.and_then(|metric| {
         let contender = metric.contenders.iter().find(|one| one.label == label)?;
         let comparison = &contender.comparisons[place - 1];
