@@ -204,7 +204,7 @@ fn serve(disk: &str, trace: Option<&Path>) -> Result<u8, Failure> {
     let stop = StopFlag::on_signals().map_err(Failure::broken)?;
     let own = Directory::own().map_err(refused("kurabe's own directory"))?;
     let left = ledger::clean(&own).map_err(Failure::broken)?;
-    left.left.iter().for_each(|line| note(&format!("left by an earlier run: {line}")));
+    left.left.iter().for_each(|line| note(&format!("left by an earlier session: {line}")));
     let own = Arc::new(own);
     let ledger = Arc::new(Ledger::start(&own).map_err(Failure::refused)?);
     note(&format!("filling {text} ..."));

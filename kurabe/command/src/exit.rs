@@ -24,8 +24,8 @@ pub const SIGNAL_BASE: u8 = 128;
 pub const HELP: &str = "\
 Exit codes:
   0    everything was carried out, and every gate holds
-  1    a run failed, none was completed, or something could not be cleaned up
-  2    wrong usage, or refused; nothing was touched
+  1    a run failed (also in the dry run), none was completed, or something could not be cleaned up
+  2    wrong usage, or refused before any run; nothing was touched
   3    a gate fails, or a check was violated
   4    a gate is inconclusive, and none fails
   129, 130, 143    stopped by SIGHUP, SIGINT (Ctrl-C), SIGTERM; everything was cleaned up";

@@ -76,10 +76,7 @@ impl Session {
                     return Ok(signal_code(&stop).unwrap_or(failure.code));
                 }
                 Err(failure) => {
-                    // What is refused leaves nothing behind, no result directory either.
-                    if failure.code == exit::REFUSED {
-                        self.writer.withdraw();
-                    }
+                    self.writer.withdraw();
                     return Err(failure);
                 }
             }

@@ -13,6 +13,8 @@ use std::io::{self, Write};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use clap::error::{ContextKind, ContextValue};
+use lab::contender::QUOTE;
 use report::table::Screen;
 use trust::{output, text};
 
@@ -66,8 +68,18 @@ pub fn parse<C: clap::Parser>() -> C {
             note(&error.render().to_string());
             std::process::exit(error.exit_code());
         };
-        escaped.exit()
+        exit_with(escaped)
     })
+}
+
+/// What clap advises, to write `-- -O`, would make the word a part of the command.
+fn exit_with(mut error: clap::Error) -> ! {
+    let advised = error.get(ContextKind::Suggested).is_some();
+    if advised && std::env::args().nth(1).is_some_and(|command| command == "compare") {
+        let advice = vec![QUOTE.into()];
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(advice));
+    }
+    error.exit()
 }
 
 /// `1m 20s`, `12s`.

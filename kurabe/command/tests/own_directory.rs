@@ -72,7 +72,7 @@ fn forged_ledgers_are_obeyed_nowhere() {
     let untouched = || {
         let next = ["compare", "dir:/dev/shm", "--runs", "1", "--out", "next", "--", "true"];
         let ran = site.run(&next).expect(0);
-        assert!(!ran.stderr.contains("left by an earlier run"), "{}", ran.stderr);
+        assert!(!ran.stderr.contains("left by an earlier session"), "{}", ran.stderr);
         fs::remove_dir_all(site.work().join("next")).unwrap();
         let clean = site.run(&["clean"]).expect(0);
         assert_eq!(clean.stdout, "nothing was left behind\n");

@@ -176,6 +176,10 @@ impl fmt::Display for Layer {
     }
 }
 
+/// What a shell takes away from a contender of several words.
+pub const QUOTE: &str =
+    "the words of one contender belong in quotes, as in 'ext4 -i 32768 @ noatime'";
+
 /// Why a contender could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("contender '{text}': {problem}")]
@@ -230,7 +234,10 @@ impl Contender {
             }
             all => (all, None),
         };
-        if words.first().is_none_or(|first| first == "@" || first == "over") {
+        if words.first().is_some_and(|first| first == "@") {
+            return Err(fail(format!("'@' comes after a file system; {QUOTE}")));
+        }
+        if words.first().is_none_or(|first| first == "over") {
             return Err(fail(format!(
                 "no file system is named; write [LABEL: ][LAYER over] FS [MKFS OPTIONS] [@ MOUNT OPTIONS] [over LAYER] [aged PROFILE] [on ENVIRONMENT], with FS one of {}",
                 Known::names(known).join(", ")
@@ -653,6 +660,7 @@ mod tests {
         for text in ["ext4 @", "ext4 @ @ noatime", "ext4 @ noatime @", "ext4 @ noatime @ -o"] {
             assert!(message(text).contains("'@' is followed by no mount option"), "{text}");
         }
+        assert!(message("@").contains(QUOTE), "{}", message("@"));
         assert!(message("dir:").contains("directory"));
         assert!(message("dir:/x @ noatime").contains("never formatted"));
     }

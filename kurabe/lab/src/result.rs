@@ -333,10 +333,12 @@ impl ResultWriter {
         Ok((ResultWriter { directory, records, whole_bytes, made: None, _lock: lock }, stored))
     }
 
-    /// Takes a result back that [`ResultWriter::create`] made and that never began, so that a
+    /// Takes a result back that [`ResultWriter::create`] made, if no session of it began, so that a
     /// refusal leaves nothing behind. Of a result that was there before, nothing is taken.
     pub fn withdraw(self) {
-        let Some(made) = &self.made else { return };
+        let Some(made) = self.made.as_ref().filter(|_| !self.directory.has(FACTS_FILE)) else {
+            return;
+        };
         for name in [STUDY_FILE, PLAN_FILE, RECORDS_FILE, LOCK_FILE] {
             let _ = self.directory.remove_file(name);
         }

@@ -16,7 +16,7 @@ use vocabulary::path::UserPath;
 use vocabulary::suggestion::{did_you_mean, unknown};
 
 use crate::condition;
-use crate::contender::{Contender, Known, Layer, ONLY_DIRECTORIES};
+use crate::contender::{Contender, Known, Layer, ONLY_DIRECTORIES, QUOTE};
 use crate::device::{DEFAULT_DEVICE, DeviceName};
 use crate::environment::EnvironmentSpec;
 use crate::name;
@@ -534,8 +534,15 @@ impl StudyText {
                 return Err(error(&field, format!("{unknown}; give its values with a parameter")));
             }
             for (text, values) in expand(text, &self.parameters) {
-                let mut contender =
-                    Contender::parse(&text, known).map_err(|problem| error(&field, problem))?;
+                let parsed = Contender::parse(&text, known);
+                let mut contender = parsed.map_err(|problem| {
+                    // The shell may have parted it from the contender before.
+                    let is_part = index > 0
+                        && !text.contains([' ', ':', '@'])
+                        && !problem.problem.contains("did you mean");
+                    let hint = if is_part { format!("; {QUOTE}") } else { String::new() };
+                    error(&field, format!("{problem}{hint}"))
+                })?;
                 // A labelled contender with parameters would otherwise repeat its label.
                 if !values.is_empty() && contender.label != contender.notation() {
                     let suffix: Vec<String> =

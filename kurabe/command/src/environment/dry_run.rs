@@ -100,7 +100,13 @@ pub fn try_out(
         }
         problems.extend(failed);
     }
-    if problems.is_empty() || study.leave_out_missing { Ok(tried) } else { Err(refused(problems)) }
+    // A command that fails is a run that failed, not a wrong use of kurabe.
+    let code = crate::exit::TRIAL_FAILED;
+    if problems.is_empty() || study.leave_out_missing {
+        Ok(tried)
+    } else {
+        Err(Failure { code, ..refused(problems) })
+    }
 }
 
 fn refused(mut problems: Vec<String>) -> Failure {

@@ -228,20 +228,20 @@ pub fn begin_trials(stop: &StopFlag, say: &dyn Fn(&str)) -> Result<Processes, Fa
     match ledger::clean(&own) {
         Ok(report) => {
             for line in report.done {
-                say(&format!("left by an earlier run: {line}"));
+                say(&format!("left by an earlier session: {line}"));
             }
             for line in report.left {
-                say(&format!("left by an earlier run and still there: {line}"));
+                say(&format!("left by an earlier session and still there: {line}"));
             }
         }
-        Err(error) => say(&format!("looking for what earlier runs left: {error}")),
+        Err(error) => say(&format!("looking for what earlier sessions left: {error}")),
     }
     match aged::remove_unfinished(&own) {
         Ok(0) => {}
-        Ok(count) => {
-            say(&format!("left by an earlier run: {count} unfinished aged file systems, removed"))
-        }
-        Err(error) => say(&format!("looking for what earlier runs left: {}", error.message)),
+        Ok(count) => say(&format!(
+            "left by an earlier session: {count} unfinished aged file systems, removed"
+        )),
+        Err(error) => say(&format!("looking for what earlier sessions left: {}", error.message)),
     }
     let ledger = Ledger::start(&own).map_err(|error| {
         let place = own.path().display();

@@ -51,6 +51,18 @@ fn all_commands_of_a_study_are_listed() {
 }
 
 #[test]
+fn words_that_a_shell_parted_are_told_from_mistyped_names() {
+    for contenders in [["ext4", "@", "noatime"], ["ext4", "32768", "xfs"]] {
+        let said = fails(&text(&contenders, "true"));
+        assert!(said.contains("in quotes, as in 'ext4 -i 32768 @ noatime'"), "{said}");
+    }
+    for contenders in [["ext4", "xsf"], ["hammer", "xfs"]] {
+        let said = fails(&text(&contenders, "true"));
+        assert!(!said.contains("in quotes"), "{said}");
+    }
+}
+
+#[test]
 fn errors_name_field_and_value() {
     let base = || text(&["ext4", "xfs"], "true");
     assert!(

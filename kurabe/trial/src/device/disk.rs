@@ -332,7 +332,7 @@ impl AttachedFacts for DiskGround {
             let found = signatures_of(&self.device)?;
             if let Some(foreign) = found.iter().find(|signature| !is_marked(signature, marks)) {
                 let text =
-                    format!("it carries {foreign}, which this run did not make; it was left");
+                    format!("it carries {foreign}, which this study did not make; it was left");
                 return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
             }
         }

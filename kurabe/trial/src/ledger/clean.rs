@@ -260,7 +260,9 @@ fn vacate(scratch: &Directory) -> io::Result<()> {
         rustix::fs::flock(scratch.descriptor(), FlockOperation::NonBlockingLockExclusive)
     {
         if Instant::now() >= until {
-            return Err(io::Error::other("a run still uses it; end it, then try again"));
+            return Err(io::Error::other(
+                "a session of kurabe still uses it; end it, then try again",
+            ));
         }
         std::thread::sleep(Duration::from_millis(2));
     }
