@@ -10,7 +10,7 @@ use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use lab::analysis::{Analysis, NextStep, next_step};
+use lab::analysis::{Analysis, NextStep, around_trials, next_step};
 use lab::event::Event;
 use lab::judgement::analyse;
 use lab::plan::{Plan, PlannedBlock, PlannedTrial};
@@ -210,12 +210,13 @@ pub fn run(
                     });
                 }
                 let mut schedule = is_together.then(|| {
-                    let run = context.run_times.get(&specs[0].workload.name);
+                    let name = &specs[0].workload.name;
+                    let run = context.run_times.get(name);
                     let dry_run = run.map(|run| *run * specs.len() as u32);
                     let parts = parts_of(&specs[0].workload.load);
-                    let known = so_far.round(&specs[0].workload.name).map(|round| round * parts);
+                    let known = so_far.round(name).map(|round| round * parts);
                     let round = known.or(dry_run);
-                    let length = Length { round, ..so_far.length(block, left) };
+                    let length = Length { round, ..so_far.length(name, block, left) };
                     let terms = Terms { seed: specs[0].order_seed, length, parts };
                     Schedule::new(terms, context.elapsed)
                 });
@@ -462,7 +463,7 @@ impl<'a> SoFar<'a> {
 
     /// How long a block of trials that take turns goes on. What the budget leaves is shared by the
     /// blocks until the least number of them and until twice that, this one included.
-    fn length(&self, block: &PlannedBlock, left: TimeLeft) -> Length {
+    fn length(&self, workload: &str, block: &PlannedBlock, left: TimeLeft) -> Length {
         let study = &self.plan.study;
         let units = |block: &PlannedBlock| {
             let units = block.trials.chunk_by(|one, other| one.workload == other.workload);
@@ -477,10 +478,15 @@ impl<'a> SoFar<'a> {
         Length {
             runs: study.runs_of_block(block.block),
             rounds: study.block_time_ns.map(Duration::from_nanos),
-            share: left.budget.map(|left| BudgetShare {
-                least: left / due(study.blocks_min),
-                twice: left / due(2 * study.blocks_min),
-            }),
+            share: left.budget.map_or_else(
+                || self.length_before(workload),
+                |left| {
+                    Some(BudgetShare {
+                        least: left / due(study.blocks_min),
+                        twice: left / due(2 * study.blocks_min),
+                    })
+                },
+            ),
             limit: left.limit,
             round: None,
         }
@@ -510,7 +516,8 @@ impl<'a> SoFar<'a> {
         }
         let total_ns: u128 =
             self.records.iter().map(|record| u128::from(record.own_elapsed_ns())).sum();
-        Some(Duration::from_nanos((total_ns / self.records.len() as u128) as u64))
+        let mean = Duration::from_nanos((total_ns / self.records.len() as u128) as u64);
+        Some(mean.mul_f64(around_trials(self.records)))
     }
 }
 

@@ -122,6 +122,18 @@ impl SoFar<'_> {
         self.records.iter().rev().filter(|record| record.outcome == Outcome::Completed)
     }
 
+    /// Blocks that follow on those of a budget are as long as these were, so that what they take can be told.
+    pub(super) fn length_before(&self, workload: &str) -> Option<BudgetShare> {
+        self.plan.stop_rule.budget_ns?;
+        let is_alike =
+            |one: &&Record| one.workload == workload && one.side_by_side.is_some() && !one.warmup;
+        let times: Vec<u64> =
+            self.completed().filter(is_alike).map(|record| record.elapsed_ns).collect();
+        let mean_ns = times.iter().sum::<u64>().checked_div(times.len() as u64)?;
+        let mean = Duration::from_nanos(mean_ns);
+        Some(BudgetShare { least: mean, twice: mean })
+    }
+
     /// What the trials of a contender under a workload took at least, the last one first.
     fn took(&self, trial: &PlannedTrial) -> Vec<Duration> {
         let study = &self.plan.study;

@@ -2,7 +2,7 @@
 //! that will take. A pure function of the plan and the records, which the runner asks before every
 //! block and the report at the end.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -271,6 +271,13 @@ impl EffortForecast {
         self.open + self.rivals > 0
     }
 
+    /// The same with what comes before the first trial of another session: the filling of the device.
+    pub fn after(self, lead_ns: u64) -> EffortForecast {
+        let with = |ns: u64| ns.saturating_add(lead_ns);
+        let time_ns = self.time_ns.map(|(least, most)| (with(least), with(most)));
+        EffortForecast { time_ns, ..self }
+    }
+
     /// The number of blocks to ask for, where it can be told.
     pub fn more(&self) -> Option<u32> {
         self.blocks.map(|(_, most)| most.next_multiple_of(5))
@@ -327,7 +334,25 @@ fn more_blocks(blocks: usize, found: (f64, f64), same_within: f64, tight: f64) -
     (more(lucky, scatter.recip()), more(unlucky, scatter))
 }
 
-/// Mean time of a contender's trials under a workload, in ns.
+/// How many times as long a study takes as its trials: what passes between them, such as the boot of a guest, is in
+/// none of them.
+pub fn around_trials(records: &[Record]) -> f64 {
+    let mut sessions: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
+    for record in records {
+        let (began, ended) =
+            (record.started_unix_ns, record.started_unix_ns.saturating_add(record.elapsed_ns));
+        let session = sessions.entry(record.session).or_insert((began, ended));
+        *session = (session.0.min(began), session.1.max(ended));
+    }
+    let whole_ns: u64 = sessions.values().map(|(began, ended)| ended - began).sum();
+    let own_ns: u64 = records.iter().map(Record::own_elapsed_ns).sum();
+    (whole_ns as f64 / own_ns.max(1) as f64).clamp(1.0, AROUND_MAX)
+}
+
+/// More than this is a study that somebody stopped and let go on in the same session, or a clock that was set.
+const AROUND_MAX: f64 = 10.0;
+
+/// What a contender's trials under a workload take of the study's time, the mean, in ns.
 fn trial_ns(plan: &Plan, records: &[Record], workload: usize, contender: usize) -> f64 {
     let name = &plan.study.workloads[workload].name;
     let label = &plan.study.contenders[contender].label;
@@ -336,14 +361,15 @@ fn trial_ns(plan: &Plan, records: &[Record], workload: usize, contender: usize) 
             && record.contender.label == *label
             && record.outcome == Outcome::Completed
     });
-    let times: Vec<f64> = own.map(|record| record.elapsed_ns as f64).collect();
-    times.iter().sum::<f64>() / times.len().max(1) as f64
+    let times: Vec<f64> = own.map(|record| record.own_elapsed_ns() as f64).collect();
+    around_trials(records) * times.iter().sum::<f64>() / times.len().max(1) as f64
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::fixture;
+    use crate::spec::SideBySide;
 
     /// ext4, xfs (twice as slow) and btrfs (the same, noisily) under one workload.
     fn study(blocks: usize) -> (Plan, Vec<Record>) {
@@ -442,6 +468,31 @@ mod tests {
         };
         assert_eq!(minutes.to_string(), "about 12 to 25 more rounds, 6 to 13 min");
         assert_eq!(minutes.more(), Some(25));
+    }
+
+    /// Between trials a guest boots for as long as each takes, and two that alternate share their time.
+    #[test]
+    fn the_forecast_has_what_passes_between_trials() {
+        let (plan, mut records) = study(8);
+        let time =
+            |records: &[Record]| EffortForecast::of(&plan, records).unwrap().time_ns.unwrap();
+        let plain = time(&records);
+        let mut clock_ns = 0;
+        for record in &mut records {
+            record.started_unix_ns = clock_ns;
+            clock_ns += 2 * record.elapsed_ns;
+        }
+        let (least, most) = time(&records);
+        assert!((1.9..=2.0).contains(&(least as f64 / plain.0 as f64)), "{least} {plain:?}");
+        assert_eq!(
+            EffortForecast::of(&plan, &records).unwrap().after(7).time_ns,
+            Some((least + 7, most + 7))
+        );
+        for record in &mut records {
+            record.started_unix_ns = 0;
+            record.side_by_side = Some(SideBySide { contenders: 3, part: 0 });
+        }
+        assert!(time(&records).0 < plain.0, "{:?} {plain:?}", time(&records));
     }
 
     #[test]

@@ -318,3 +318,40 @@ fn a_long_first_round_does_not_end_the_study() {
     assert!(next_fits(&plan, &records, Duration::from_secs(130)));
     assert!(!next_fits(&plan, &records, Duration::from_secs(150)));
 }
+
+/// Rounds that follow on those of a budget take as long as was foretold.
+#[test]
+fn what_more_rounds_take_is_known() {
+    for (run_ms, takes_turns) in [(50, true), (50, false), (1000, true), (1000, false)] {
+        let machine = Machine::new(|_| 1.0, run_ms * MILLISECOND);
+        let mut text = study(&["a: ext4", "b: ext4", "c: ext4"], &["true"]);
+        // So close a margin is never decided.
+        (text.budget, text.same_within) = (Some("60s".into()), Some(0.001));
+        text.max_runs = Some(60);
+        let mut plan = if takes_turns { plan_of_turns(&text, 1) } else { plan(&text, 1) };
+        let home = tempfile::tempdir().unwrap();
+        let mut writer = ResultWriter::create(&home.path().join("result"), &plan, "").unwrap();
+        let mut records = Vec::new();
+        let mut carry_out = |plan: &Plan, records: &mut Vec<Record>| {
+            let context = RunnerContext {
+                session: writer.begin_session(&()).unwrap(),
+                device: None,
+                elapsed: &|| machine.clock.get(),
+                stopped: &|| false,
+                memory_bytes: None,
+                run_times: BTreeMap::new(),
+            };
+            let (mut executor, mut observer) = (&machine, &machine);
+            run(plan, records, &context, &mut executor, &mut writer, &mut observer).unwrap()
+        };
+        let case = format!("runs of {run_ms} ms, alternating: {takes_turns}");
+        assert_eq!(carry_out(&plan, &mut records), StudyEnd::Budget, "{case}");
+        plan.go_on(&records, 6);
+        let (_, foretold) = time_left(&plan, &records).unwrap();
+        let begun = machine.clock.get();
+        assert_eq!(carry_out(&plan, &mut records), StudyEnd::Complete, "{case}");
+        let took = machine.clock.get() - begun;
+        let share = took.as_secs_f64() / foretold.as_secs_f64();
+        assert!((0.67..=1.33).contains(&share), "{case}: {took:?} of {foretold:?}");
+    }
+}
