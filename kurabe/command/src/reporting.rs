@@ -129,11 +129,6 @@ fn judge(source: &mut ResultSource, gates: &[String]) -> Result<(), Failure> {
 
 /// Several results against the first.
 fn side_by_side(args: &ReportArgs, presentation: &Presentation) -> Result<u8, Failure> {
-    if args.present.export_json.is_some() {
-        return Err(Failure::refused(
-            "--export-json: is of one result; name one, or use --export-csv or --export-markdown",
-        ));
-    }
     refuse_the_same_twice(&args.directories)?;
     let sources = args.directories.iter().map(|directory| read(directory));
     let sources = sources.collect::<Result<Vec<ResultSource>, Failure>>()?;
@@ -144,6 +139,10 @@ fn side_by_side(args: &ReportArgs, presentation: &Presentation) -> Result<u8, Fa
     across.gates = gates::judge(&across, &args.gate).map_err(refused("--gate"))?;
     if let Some(path) = &args.html {
         write(path, report::across::page(&across).as_bytes()).map_err(Failure::broken)?;
+    }
+    if let Some(path) = &args.present.export_json {
+        let text = format!("{:#}\n", report::across::json(&across));
+        write(path, text.as_bytes()).map_err(Failure::broken)?;
     }
     if let Some(path) = &args.present.export_csv {
         write(path, report::across::csv(&across).as_bytes()).map_err(Failure::broken)?;

@@ -1,7 +1,7 @@
 //! From records to what can be said: per contender a summary, per pair with the baseline a
 //! comparison, and the warnings. Pure: the same plan and records always give the same analysis.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_with_macros::skip_serializing_none;
 
 use crate::condition::Gate;
@@ -37,7 +37,7 @@ pub use exploratory::{COUNTED, COUNTED_PER_WORK};
 use primary::{Primary, others, primary};
 pub use samples::{Costs, completed_trials, costs};
 use samples::{Samples, blocks_reached, reached};
-pub use step::{EffortForecast, NextStep, ended_by_budget, next_step};
+pub use step::{EffortForecast, NextStep, around_trials, ended_by_budget, next_step};
 pub use stores::{Pair, store_pairs};
 
 /// Everything that the records say.
@@ -193,8 +193,10 @@ pub struct PhaseDevice {
     pub flushes: Option<f64>,
 }
 
-/// What the statistics say of a contender and the baseline. The element of `comparisons.json`.
+/// What the statistics say of a contender and the baseline. The element of `comparisons.json`, where its cost
+/// stands next to its ratio.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub struct Comparison {
     pub workload: String,
     pub contender: String,
@@ -234,6 +236,28 @@ pub struct Comparison {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p_adjusted: Option<f64>,
     pub verdict: Verdict,
+}
+
+/// Every JSON has the numbers that the screens show.
+impl Serialize for Comparison {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct WithCost<'a> {
+            #[serde(flatten, serialize_with = "Comparison::serialize")]
+            own: &'a Comparison,
+            cost: Option<f64>,
+            cost_low: Option<f64>,
+            cost_high: Option<f64>,
+        }
+        let (cost_low, cost_high) = self.cost_ends().unzip();
+        WithCost { own: self, cost: self.cost(), cost_low, cost_high }.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Comparison {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Comparison, D::Error> {
+        Comparison::deserialize(deserializer)
+    }
 }
 
 fn is_zero(count: &usize) -> bool {

@@ -13,6 +13,8 @@ use lab::statistics::{
 use lab::workload::Unit;
 
 use lab::words::ratio_with_interval;
+use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::document::Block;
 use crate::sessions::{Fact, facts, sessions};
@@ -20,7 +22,7 @@ use crate::source::{ResultSource, value_of};
 use crate::svg::{self, SvgDestination};
 use crate::table::{Cell, Table, Tone};
 use crate::tables::{self, gate_text, tone_of, verdict_text};
-use crate::{export, html, text};
+use crate::{export, html, quotient, text};
 
 mod charts;
 pub mod gates;
@@ -263,12 +265,13 @@ fn shown(fact: &Fact) -> String {
 }
 
 /// The metrics of a workload: one row for each contender and result.
-pub fn figure_table(across: &Across<'_>, metric: &AcrossMetric) -> Table {
+pub fn figure_table(across: &Across<'_>, workload: &str, metric: &AcrossMetric) -> Table {
     let summaries = metric.contenders.iter().flat_map(|one| one.summaries.iter().flatten());
     let brackets = tables::brackets(summaries);
     let head = format!("{} ({brackets})", metric.name);
     let ratio = format!("cost relative to {} (95 % confidence)", across.names[0]);
-    let mut table = Table::new(&["contender", "result", "runs", &head, &ratio, "verdict"]);
+    let mut table =
+        Table::new(&["contender", "result", "rounds", &head, &ratio, "verdict", "notes"]);
     for contender in &metric.contenders {
         for (place, name) in across.names.iter().enumerate() {
             let summary = contender.summaries[place].as_ref();
@@ -285,6 +288,8 @@ pub fn figure_table(across: &Across<'_>, metric: &AcrossMetric) -> Table {
                     Cell::toned(verdict_text(&comparison.verdict), tone_of(&comparison.verdict)),
                 ],
             };
+            let found = across.sources[place].analysis.workload(workload);
+            let own = found.and_then(|found| Some((found, found.contender(&contender.label)?)));
             table.rows.push(vec![
                 contender.label.as_str().into(),
                 name.as_str().into(),
@@ -292,10 +297,11 @@ pub fn figure_table(across: &Across<'_>, metric: &AcrossMetric) -> Table {
                 shown,
                 ratio,
                 verdict,
+                own.map_or("-".into(), |(found, own)| tables::notes_cell(found, own)),
             ]);
         }
     }
-    table
+    table.without_empty_columns()
 }
 
 /// What each contender cost in each result.
@@ -334,33 +340,57 @@ fn ratio_text(comparison: &UnpairedComparison) -> String {
     comparison.ratio.map_or("-".into(), |ratio| ratio_with_interval(ratio, ends))
 }
 
-pub fn sentence(across: &Across<'_>, workload: &AcrossWorkload) -> String {
+/// What each contender costs in each later result, relative to the same contender in the first: a sentence each.
+pub fn sentences(across: &Across<'_>, workload: &AcrossWorkload) -> Vec<String> {
     let Some(metric) = workload.metrics.first().filter(|metric| !metric.contenders.is_empty())
     else {
-        return "No contender completed a run in two of the results.".into();
+        return vec!["No contender completed a run in two of the results.".into()];
     };
-    let mut parts = Vec::new();
-    for contender in &metric.contenders {
-        for (name, comparison) in across.names[1..].iter().zip(&contender.comparisons) {
-            let label = &contender.label;
-            let words = match comparison.verdict {
-                Verdict::Same { .. } => {
-                    format!("{label} is the same in {name} ({})", verdict_text(&comparison.verdict))
+    let first = &across.names[0];
+    let said = metric.contenders.iter().flat_map(|contender| {
+        let later = across.names[1..].iter().zip(&contender.comparisons);
+        later.map(move |(name, comparison)| {
+            let (label, cost) = (&contender.label, ratio_text(comparison));
+            let said = match (comparison.ratio, metric.unit) {
+                (None, _) => {
+                    return format!("{label} cannot be compared between {name} and {first}.");
                 }
-                Verdict::Inconclusive => {
-                    format!("{label} in {name} is inconclusive (cost {})", ratio_text(comparison))
+                (_, Unit::Nanoseconds) => {
+                    format!("{label} in {name} took {cost} times as long as in {first}")
                 }
-                _ => format!(
-                    "{label} is {} in {name} (cost {} by {})",
-                    verdict_text(&comparison.verdict),
-                    ratio_text(comparison),
-                    metric.name,
-                ),
+                _ => {
+                    let by = &metric.name;
+                    format!("{label} in {name} cost {cost} times as much as in {first}, by {by}")
+                }
             };
-            parts.push(words);
-        }
-    }
-    format!("Against {}: {}.", across.names[0], text::list(&parts))
+            format!("{said} ({}).", verdict_text(&comparison.verdict))
+        })
+    });
+    said.collect()
+}
+
+/// `Within each result: xfs cost 1.200 (1.150 to 1.260) times as much as ext4 in A, and 1.010 (0.970 to 1.050) in
+/// B.`: what a change of the machine does not touch. None where no two results have such a pair.
+fn within_each(across: &Across<'_>, workload: &AcrossWorkload) -> Option<String> {
+    let plan = &across.sources[0].plan;
+    let baseline = plan.baseline_label();
+    let cost_in = |source: &ResultSource, label: &str| {
+        let found = source.analysis.workload(&workload.name)?;
+        let mut compared = tables::primary_comparisons(found);
+        let one = compared.find(|one| one.contender == label && one.baseline == baseline)?;
+        quotient::cost_text(one)
+    };
+    let of = |label: &str| {
+        let each = across.sources.iter().zip(&across.names);
+        let costs: Vec<String> = each
+            .filter_map(|(source, name)| Some(format!("{} in {name}", cost_in(source, label)?)))
+            .collect();
+        (costs.len() > 1).then(|| format!("{label} {}", text::list(&costs)))
+    };
+    let all: Vec<String> =
+        plan.study.contenders.iter().filter_map(|contender| of(&contender.label)).collect();
+    (!all.is_empty())
+        .then(|| format!("Cost relative to {baseline} within each result: {}.", all.join("; ")))
 }
 
 /// All that is said of results side by side.
@@ -374,11 +404,12 @@ pub fn document(across: &Across<'_>) -> Vec<Block> {
     for (index, workload) in across.workloads.iter().enumerate() {
         let id = format!("a{}-answer", index + 1);
         blocks.push(Block::heading(2, id, workload.name.clone()));
+        blocks.extend(sentences(across, workload).into_iter().map(Block::Answer));
         for metric in &workload.metrics {
             let caption = format!("{} in each result", metric.name);
-            blocks.push(Block::table(caption, figure_table(across, metric)));
+            blocks.push(Block::table(caption, figure_table(across, &workload.name, metric)));
         }
-        blocks.push(Block::Answer(sentence(across, workload)));
+        blocks.extend(within_each(across, workload).map(Block::Text));
         let charts = charts::charts(across, workload, index);
         blocks.extend(charts.into_iter().map(Block::Chart));
         let costs = Block::table("What it cost", cost_table(across, &workload.name));
@@ -401,51 +432,90 @@ pub fn document(across: &Across<'_>) -> Vec<Block> {
     blocks
 }
 
-/// One line for each metric, contender and result: the median, and the cost against the first result, where above 1
-/// is worse.
-pub fn csv(across: &Across<'_>) -> String {
-    let heads = [
-        "workload",
-        "metric",
-        "unit",
-        "contender",
-        "result",
-        "runs",
-        "median",
-        "cost",
-        "cost_low",
-        "cost_high",
-        "verdict",
-    ];
-    let mut text = export::line(heads.iter());
+/// What an export has of one metric, contender and result.
+#[derive(Serialize)]
+struct Row<'a> {
+    workload: &'a str,
+    metric: &'a str,
+    unit: Unit,
+    contender: &'a str,
+    result: &'a str,
+    rounds: usize,
+    median: Option<f64>,
+    /// Relative to the first result; above 1 is worse.
+    cost: Option<f64>,
+    cost_low: Option<f64>,
+    cost_high: Option<f64>,
+    confidence: Option<f64>,
+    verdict: Option<Verdict>,
+}
+
+fn rows<'a>(across: &'a Across<'_>) -> Vec<Row<'a>> {
+    let mut rows = Vec::new();
     for workload in &across.workloads {
         for metric in &workload.metrics {
             for contender in &metric.contenders {
-                for (place, name) in across.names.iter().enumerate() {
-                    let number =
-                        |value: Option<f64>| value.map_or(String::new(), |v| v.to_string());
+                for (place, result) in across.names.iter().enumerate() {
                     let found = place.checked_sub(1).map(|place| &contender.comparisons[place]);
                     let ends = found.and_then(|cost| cost.interval);
-                    let summary = contender.summaries[place].as_ref();
-                    let fields = [
-                        workload.name.clone(),
-                        metric.name.clone(),
-                        format!("{:?}", metric.unit).to_lowercase(),
-                        contender.label.clone(),
-                        name.clone(),
-                        contender.samples[place].len().to_string(),
-                        number(summary.map(|summary| summary.median)),
-                        number(found.and_then(|cost| cost.ratio)),
-                        number(ends.map(|ends| ends.low)),
-                        number(ends.map(|ends| ends.high)),
-                        found.map_or(String::new(), |found| verdict_text(&found.verdict)),
-                    ];
-                    text.push_str(&export::line(fields.iter()));
+                    rows.push(Row {
+                        workload: &workload.name,
+                        metric: &metric.name,
+                        unit: metric.unit,
+                        contender: &contender.label,
+                        result: result.as_str(),
+                        rounds: contender.samples[place].len(),
+                        median: contender.summaries[place].as_ref().map(|summary| summary.median),
+                        cost: found.and_then(|cost| cost.ratio),
+                        cost_low: ends.map(|ends| ends.low),
+                        cost_high: ends.map(|ends| ends.high),
+                        confidence: ends.map(|ends| ends.confidence),
+                        verdict: found.map(|found| found.verdict),
+                    });
                 }
             }
         }
     }
+    rows
+}
+
+/// One line for each metric, contender and result: the median, and the cost against the first result, where above 1
+/// is worse.
+pub fn csv(across: &Across<'_>) -> String {
+    let heads = "workload,metric,unit,contender,result,rounds,median,cost,cost_low,cost_high,verdict,confidence\n";
+    let mut text = heads.to_string();
+    for row in rows(across) {
+        let number = |value: Option<f64>| value.map_or(String::new(), |value| value.to_string());
+        text.push_str(&export::line([
+            row.workload.to_string(),
+            row.metric.to_string(),
+            format!("{:?}", row.unit).to_lowercase(),
+            row.contender.to_string(),
+            row.result.to_string(),
+            row.rounds.to_string(),
+            number(row.median),
+            number(row.cost),
+            number(row.cost_low),
+            number(row.cost_high),
+            row.verdict.map_or(String::new(), |verdict| verdict_text(&verdict)),
+            number(row.confidence),
+        ]));
+    }
     text
+}
+
+/// The same for programs, with what is said besides.
+pub fn json(across: &Across<'_>) -> Value {
+    let results = across.names.iter().zip(&across.origins);
+    let results: Vec<Value> =
+        results.map(|(name, origin)| json!({"name": name, "origin": origin})).collect();
+    json!({
+        "results": results,
+        "comparisons": rows(across),
+        "gates": across.gates,
+        "notes": across.notes,
+        "warnings": across.warnings,
+    })
 }
 
 pub fn page(across: &Across<'_>) -> String {

@@ -162,6 +162,7 @@ fn outlook(source: &ResultSource) -> Vec<Block> {
         }));
     }
     let open = analysis.forecast.filter(EffortForecast::is_open);
+    let open = open.map(|forecast| forecast.after(lead_ns(source)));
     said.extend(open.and_then(|_| disturbance(analysis)));
     let pairs = analysis.workloads.iter().flat_map(|workload| &workload.comparisons);
     // Who is not ranked has no interval, however many blocks there are.
@@ -175,9 +176,15 @@ fn outlook(source: &ResultSource) -> Vec<Block> {
     // How much more it takes, where that can be told, and the command.
     let is_worth =
         |forecast: &EffortForecast| forecast.blocks.is_none_or(|(_, most)| most <= BLOCKS_TOLD);
-    if let Some(forecast) = open.filter(is_worth) {
+    if let Some(forecast) = open {
         let much = forecast.blocks.map_or(String::new(), |_| format!("; {forecast}"));
         let which = what_is_open(source, &forecast);
+        if !is_worth(&forecast) {
+            blocks.push(Block::Text(format!(
+                "Open: {which}{much}. Shorter runs, or a quieter machine, decide sooner."
+            )));
+            return blocks;
+        }
         let name = shlex::try_quote(&source.name).unwrap_or_default();
         let rule = &source.plan.stop_rule;
         let rounds = pairs.map(|one| one.blocks as u32).max().unwrap_or_default();
@@ -192,6 +199,15 @@ fn outlook(source: &ResultSource) -> Vec<Block> {
         blocks.push(Block::Code(format!("kurabe resume {name}{more}")));
     }
     blocks
+}
+
+/// What the last session took until its first trial began: another one takes as long.
+fn lead_ns(source: &ResultSource) -> u64 {
+    let begun = source.facts.as_ref().and_then(|facts| facts.get("started_unix_ns")?.as_u64());
+    let last = source.records.iter().map(|record| record.session).max();
+    let of_last = source.records.iter().filter(|record| Some(record.session) == last);
+    let first = of_last.map(|record| record.started_unix_ns).min();
+    begun.zip(first).map_or(0, |(begun, first)| first.saturating_sub(begun))
 }
 
 /// Whether a study that nothing bounds but its number of blocks has fewer than it was to have at least.
@@ -397,11 +413,9 @@ pub fn failure_text(record: &Record) -> Option<String> {
             let reason = reason.map_or(String::new(), |line| format!(": {line}"));
             Some(format!("{failed}{message}{reason}"))
         }
-        Outcome::TimedOut { phase, limit_ns } => Some(format!(
-            "{} reached the time limit of {} for a run",
-            phase.name(),
-            text::time(*limit_ns as f64)
-        )),
+        Outcome::TimedOut { phase, limit_ns } => {
+            Some(format!("{} reached --timeout {}", phase.name(), text::time(*limit_ns as f64)))
+        }
         Outcome::Interrupted { phase } => Some(format!("interrupted in {}", phase.name())),
     }
 }

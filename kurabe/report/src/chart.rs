@@ -3,6 +3,8 @@
 //! [`crate::svg`] draws it, in the page and as a file. Nothing here knows of results. Invariants: every
 //! range is finite and not empty, on a logarithmic axis positive; every series belongs to a key.
 
+use lab::words::is_telling;
+
 use crate::table::Table;
 
 #[derive(Debug, Clone)]
@@ -258,10 +260,15 @@ impl Axis {
         Axis { title, logarithmic: false, range, ticks, fixed: true, of_times: false }
     }
 
-    /// A logarithmic axis around 1 and the places and intervals of all points. None without any.
+    /// A logarithmic axis around 1 and the places and intervals of all points, but for intervals that tell nothing:
+    /// they would press all others together, and go on beyond its ends. None without any.
     pub fn of_ratios(title: impl Into<String>, series: &[ChartSeries]) -> Option<Axis> {
         let points = series.iter().flat_map(|series| &series.points);
-        let values = points.flat_map(|point| [Some(point.x), point.low, point.high]).flatten();
+        let values = points.flat_map(|point| {
+            let ends = point.low.zip(point.high).filter(|(low, high)| is_telling(*low, *high));
+            let (low, high) = ends.unzip();
+            [Some(point.x), low, high].into_iter().flatten()
+        });
         let mut values = values.peekable();
         values.peek()?;
         Axis::logarithmic(title, values.chain([1.0]), crate::text::plain)

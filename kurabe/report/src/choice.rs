@@ -9,7 +9,7 @@ use lab::workload::ALL_CELLS;
 
 use crate::costs::FEW_BYTES;
 use crate::quotient;
-use crate::standings::{CONTENDERS_TOLD, ContenderRanking, OPEN};
+use crate::standings::{CONTENDERS_TOLD, ContenderRanking, OPEN, few_rounds};
 use crate::tables::{
     has_no_figure, other_operations, primary_comparisons, primary_metric, verdict_mark,
     verdict_text,
@@ -302,6 +302,9 @@ fn against(comparison: &Comparison) -> String {
         verdict if ["=", "~"].contains(&verdict_mark(&verdict)) => {
             format!("{said} ({})", verdict_text(&verdict))
         }
-        _ => format!("Too few rounds to tell them apart: {said}"),
+        _ => {
+            let few = few_rounds(comparison.blocks, "tell them apart", "No sure difference");
+            format!("{few}: {said}")
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! What a result cost: CPU, memory, device bytes, flushes, amplification, and what the device did in each phase; a
 //! table of each a workload.
 
-use lab::analysis::{ContenderAnalysis, PhaseDevice, WorkloadAnalysis, median};
+use lab::analysis::{COUNTED_PER_WORK, ContenderAnalysis, PhaseDevice, WorkloadAnalysis, median};
 use lab::record::{LockCounts, Phase, Record};
 use lab::workload::Unit;
 
@@ -59,7 +59,9 @@ pub fn table(source: &ResultSource, workload: &WorkloadAnalysis) -> Table {
             locks(c, |locks| locks.revocations)
         }),
         ("written by the workload", "", text::bytes, &|c| c.cost.command_written_bytes),
-        ("write amplification", "", amplification, &|c| c.cost.write_amplification),
+        ("write amplification", COUNTED_PER_WORK[0], amplification, &|c| {
+            c.cost.write_amplification
+        }),
         ("space taken", "space", text::bytes, &|c| c.cost.space_taken_bytes),
         (TIME_UNMOUNTED, TIME_UNMOUNTED, text::time, &|c| {
             until_unmounted(TIME_UNMOUNTED, c, |record| {

@@ -63,7 +63,7 @@ fn workload(view: &WorkloadView<'_>, several: bool) -> Vec<Block> {
     let spread = tables::spread(workload);
     rounds.extend((!spread.rows.is_empty()).then(|| Block::table(caption, spread)));
     fold("Round by round", rounds);
-    let metrics = tables::metrics(workload, plan);
+    let metrics = tables::metrics(workload);
     if !metrics.rows.is_empty() {
         let summary = format!("All {} metrics", metrics.rows.len());
         fold(&summary, vec![Block::table("All metrics", metrics)]);
@@ -79,7 +79,7 @@ fn workload(view: &WorkloadView<'_>, several: bool) -> Vec<Block> {
     }
     fold("Medians of each phase", phases);
     let trials = tables::trials(source, workload);
-    fold("All runs, by round and contender", vec![Block::table("All runs", trials)]);
+    fold("All rounds, by contender", vec![Block::table("All rounds", trials)]);
     blocks
 }
 

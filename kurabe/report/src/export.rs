@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use lab::analysis::{Analysis, Comparison};
+use lab::analysis::Analysis;
 use lab::plan::Plan;
 use lab::record::{Phase, Record, unfinished_block};
 use lab::workload::{BLOCK_SIZE_AXIS, DEPTH_AXIS, ENGINE_AXIS, OPERATION_AXIS};
@@ -17,7 +17,7 @@ use crate::document::{self, Block};
 use crate::source::ResultSource;
 use crate::text::distinct;
 
-/// One line a run; times in ns, sizes in bytes, as the units in the heads say. The last columns
+/// One line for each contender in each round; times in ns, sizes in bytes, as the units in the heads say. The last columns
 /// are the figures of the workloads, in the order in which they first occur.
 pub fn csv(records: &[Record]) -> String {
     let metrics = records.iter().filter_map(|record| record.load.as_ref()).flat_map(|l| &l.metrics);
@@ -135,7 +135,7 @@ pub fn latencies_csv(analysis: &Analysis) -> Option<String> {
 /// One line for each workload, contender and cell of a fio matrix: the cost relative to the bare device, with
 /// its interval. `None` where there is no such thing.
 pub fn overhead_csv(analysis: &Analysis) -> Option<String> {
-    const HEADS: &str = "workload,contender,raw,pattern,engine,depth,block_size_bytes,rounds,cost,cost_low,cost_high\n";
+    const HEADS: &str = "workload,contender,raw,pattern,engine,depth,block_size_bytes,rounds,cost,cost_low,cost_high,confidence\n";
     let mut text = HEADS.to_string();
     for workload in &analysis.workloads {
         for one in &workload.overhead {
@@ -150,6 +150,7 @@ pub fn overhead_csv(analysis: &Analysis) -> Option<String> {
                 one.cost().zip(one.cost_ends()).map(|(cost, (low, high))| [cost, low, high]);
             let words = costs.map(|costs| costs.map(|cost| format!("{cost:.4}")));
             fields.extend(words.unwrap_or_default());
+            fields.push(one.confidence.to_string());
             text.push_str(&line(fields));
         }
     }
@@ -160,7 +161,7 @@ pub fn overhead_csv(analysis: &Analysis) -> Option<String> {
 /// table and gate has them. `None` where nothing was compared.
 pub fn costs_csv(analysis: &Analysis) -> Option<String> {
     const HEADS: &str =
-        "workload,contender,baseline,metric,rounds,cost,cost_low,cost_high,verdict\n";
+        "workload,contender,baseline,metric,rounds,cost,cost_low,cost_high,verdict,confidence\n";
     let mut text = HEADS.to_string();
     let of_workloads = analysis.workloads.iter().flat_map(|workload| &workload.comparisons);
     for one in of_workloads.chain(&analysis.overall).chain(&analysis.stores) {
@@ -170,34 +171,10 @@ pub fn costs_csv(analysis: &Analysis) -> Option<String> {
             [&one.workload, &one.contender, &one.baseline, &one.metric].map(String::clone).to_vec();
         fields.push(one.blocks.to_string());
         fields.extend([one.cost(), ends.map(|ends| ends.0), ends.map(|ends| ends.1)].map(number));
-        fields.push(one.verdict.to_string());
+        fields.extend([one.verdict.to_string(), one.confidence.to_string()]);
         text.push_str(&line(fields));
     }
     (text != HEADS).then_some(text)
-}
-
-/// Adds the cost to each comparison of an analysis in JSON: `ratio`, `low` and `high` are of the metric itself,
-/// so that of a throughput more is better in them.
-fn with_costs(analysis: &Analysis) -> Value {
-    let mut value = json!(analysis);
-    let mut add = |at: &str, all: &[Comparison]| {
-        let stored = value.pointer_mut(at).and_then(Value::as_array_mut);
-        for (stored, one) in stored.into_iter().flatten().zip(all) {
-            let ends = one.cost_ends();
-            stored["cost"] = json!(one.cost());
-            stored["cost_low"] = json!(ends.map(|ends| ends.0));
-            stored["cost_high"] = json!(ends.map(|ends| ends.1));
-        }
-    };
-    add("/overall", &analysis.overall);
-    add("/stores", &analysis.stores);
-    for (place, workload) in analysis.workloads.iter().enumerate() {
-        add(&format!("/workloads/{place}/comparisons"), &workload.comparisons);
-        add(&format!("/workloads/{place}/direct"), &workload.direct);
-        add(&format!("/workloads/{place}/exploratory"), &workload.exploratory);
-        add(&format!("/workloads/{place}/overhead"), &workload.overhead);
-    }
-    value
 }
 
 pub(crate) fn line(fields: impl IntoIterator<Item = impl AsRef<str>>) -> String {
@@ -206,14 +183,14 @@ pub(crate) fn line(fields: impl IntoIterator<Item = impl AsRef<str>>) -> String 
     format!("{}\n", fields.join(","))
 }
 
-/// The analysis, with the cost of each comparison, and every sample.
+/// The analysis and every sample.
 pub fn json(plan: &Plan, records: &[Record], analysis: &Analysis, facts: &Value) -> Value {
     json!({
         "schema": plan.schema,
         "study": plan.study,
         "seed": plan.seed,
         "facts": facts,
-        "analysis": with_costs(analysis),
+        "analysis": analysis,
         "records": records,
     })
 }

@@ -6,7 +6,7 @@ use lab::record::{DeviceDelta, LockCounts, NodeRecord, Record, counted_trials};
 use crate::document::Block;
 use crate::source::ResultSource;
 use crate::table::{Cell, Table};
-use crate::text;
+use crate::{tables, text};
 
 /// What the table is of, below it.
 const EXPLAINED: &str = "Medians of the rounds. The run begins when its first node does, and lasts until the last one has finished. \
@@ -26,7 +26,7 @@ pub fn blocks(source: &ResultSource, workload: &WorkloadAnalysis) -> Vec<Block> 
         "lock requests",
         "lock revocations",
     ]);
-    for contender in &workload.contenders {
+    for contender in tables::ranked(workload) {
         let records: Vec<&Record> =
             counted_trials(&source.records, &workload.workload, &contender.label).collect();
         let count = records.iter().map(|record| record.nodes.len()).min().unwrap_or(0);

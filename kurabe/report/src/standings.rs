@@ -27,6 +27,8 @@ pub struct ContenderRanking {
     /// Labels of the bare device.
     raw: Vec<String>,
     same_within: f64,
+    /// Rounds in which all are compared.
+    rounds: usize,
     /// Whether the fastest alone are named: of many contenders under several workloads, the table below has
     /// the rest.
     is_brief: bool,
@@ -35,6 +37,18 @@ pub struct ContenderRanking {
 /// More contenders than these have their costs in the table of several workloads, and not in sentences as
 /// well.
 pub const CONTENDERS_TOLD: usize = 5;
+
+/// From so many rounds on it is not their number that keeps a question open.
+const MANY_ROUNDS: usize = 10;
+
+/// `Too few rounds to name a winner`, or, after many, `No winner after 30 rounds`.
+pub fn few_rounds(rounds: usize, to: &str, none: &str) -> String {
+    if rounds < MANY_ROUNDS {
+        format!("Too few rounds to {to}")
+    } else {
+        format!("{none} after {rounds} rounds")
+    }
+}
 
 /// How the words begin on those of whom nothing is sure.
 pub const OPEN: &str = "inconclusive against ";
@@ -123,7 +137,8 @@ impl ContenderRanking {
         let study = &plan.study;
         let is_brief = study.workloads.len() > 1 && study.contenders.len() > CONTENDERS_TOLD;
         let same_within = study.same_within;
-        ContenderRanking { ranked, direct, unknown, baseline, raw, same_within, is_brief }
+        let rounds = primary_comparisons(workload).map(|one| one.blocks).min().unwrap_or(0);
+        ContenderRanking { ranked, direct, unknown, baseline, raw, same_within, rounds, is_brief }
     }
 
     pub fn sentence(&self) -> String {
@@ -158,7 +173,8 @@ impl ContenderRanking {
                 with.inspect(|with| *between = between.joined(**with)).is_some()
             });
         }
-        let joined = ContenderRanking { ranked, direct, ..self.clone() };
+        let rounds = self.rounds.min(other.rounds);
+        let joined = ContenderRanking { ranked, direct, rounds, ..self.clone() };
         let is_alike = self.unknown.is_empty()
             && other.unknown.is_empty()
             && self.ranked.len() == other.ranked.len()
@@ -234,7 +250,8 @@ impl ContenderRanking {
             let how = self.how_near(&best);
             let how = how.map_or(String::new(), |how| format!(" ({how})"));
             parts.push(if is_open || !unknown_named.is_empty() {
-                format!("Too few rounds to name a winner among {}{how}", text::list(&names))
+                let few = few_rounds(self.rounds, "name a winner", "No winner");
+                format!("{few} among {}{how}", text::list(&names))
             } else {
                 format!("{} is fastest{of}{how}", text::any_of(&names))
             });

@@ -4,7 +4,7 @@ use lab::analysis::{
     Comparison, ContenderAnalysis, MetricAnalysis, WorkloadAnalysis, completed_trials,
 };
 use lab::condition::{Gate, GateOutcome};
-use lab::device::{DeviceName, IMAGE, MEMORY};
+use lab::device::{Base, DeviceName, IMAGE, MEMORY};
 use lab::plan::Plan;
 use lab::record::{Outcome, Phase, Record, TIME_METRIC, unfinished_block};
 use lab::statistics::{Interval, MEDIAN_CONFIDENCE, SampleSummary, Slow, Verdict};
@@ -36,8 +36,13 @@ pub fn contenders(workload: &WorkloadAnalysis, plan: &Plan) -> Table {
         "verdict".into(),
     ];
     heads.extend(others.iter().flat_map(|metric| [head(metric), format!("cost by {metric}")]));
-    let rest = ["notes", "written", "space", "CPU", "p99", "checks"];
-    heads.extend(rest.map(str::to_string));
+    heads.extend(["notes", "written", "space", "CPU"].map(str::to_string));
+    let kinds = p99_kinds(workload);
+    heads.extend(kinds.iter().map(|kind| match kinds.len() {
+        1 => "p99".to_string(),
+        _ => format!("p99 {}", operation_text(kind)),
+    }));
+    heads.push("checks".into());
     let mut table = Table { heads, rows: Vec::new() };
     for contender in ranked(workload) {
         let cells = answer_cells(workload, contender, baseline).into_iter();
@@ -60,9 +65,9 @@ pub fn contenders(workload: &WorkloadAnalysis, plan: &Plan) -> Table {
             Cell::maybe(cost.device_written_bytes, text::bytes),
             Cell::maybe(cost.space_taken_bytes, text::bytes),
             Cell::maybe(cost.command_cpu_ns, text::time),
-            p99_cell(contender),
-            checks::cell(contender),
         ]);
+        let cells = cells.chain(kinds.iter().map(|kind| p99_cell(workload, contender, kind)));
+        let cells = cells.chain([checks::cell(contender)]);
         table.rows.push(std::iter::once(contender.label.as_str().into()).chain(cells).collect());
     }
     table.without_empty_columns()
@@ -147,7 +152,7 @@ fn answer_cells(
 }
 
 /// `3 of 15 runs slow; cost of the means 1.24`: what could overturn the cost of this contender.
-fn notes_cell(workload: &WorkloadAnalysis, contender: &ContenderAnalysis) -> Cell {
+pub(crate) fn notes_cell(workload: &WorkloadAnalysis, contender: &ContenderAnalysis) -> Cell {
     let of = |slow: Slow| format!("{} of {} runs slow", slow.trials, slow.of);
     let own = primary_comparisons(workload).find(|one| one.contender == contender.label);
     let mut words: Vec<String> = match own {
@@ -198,9 +203,10 @@ fn metric_cell(workload: &WorkloadAnalysis, metric: &MetricAnalysis) -> Cell {
 
 /// The metrics of a workload that has several: one row a metric, one column a contender, with the
 /// ratio to the baseline and a mark for the verdict.
-pub fn metrics(workload: &WorkloadAnalysis, plan: &Plan) -> Table {
+pub fn metrics(workload: &WorkloadAnalysis) -> Table {
     let mut heads = vec!["metric".to_string()];
-    heads.extend(plan.study.contenders.iter().map(|contender| contender.label.clone()));
+    let ranked = ranked(workload);
+    heads.extend(ranked.iter().map(|contender| contender.label.clone()));
     let mut table = Table { heads, rows: Vec::new() };
     let all = workload.contenders.iter().flat_map(|contender| &contender.metrics);
     let names = text::distinct(all.map(|metric| metric.name.as_str()));
@@ -209,9 +215,10 @@ pub fn metrics(workload: &WorkloadAnalysis, plan: &Plan) -> Table {
     }
     for name in names {
         let mut row: Vec<Cell> = vec![name.into()];
-        for contender in &workload.contenders {
+        for contender in &ranked {
             let metric = contender.metrics.iter().find(|metric| metric.name == name);
-            let comparison = workload.comparisons.iter().find(|comparison| {
+            let mut comparisons = workload.comparisons.iter().filter(|_| !is_said(workload, name));
+            let comparison = comparisons.find(|comparison| {
                 comparison.metric == name && comparison.contender == contender.label
             });
             row.push(match (metric, comparison) {
@@ -226,6 +233,22 @@ pub fn metrics(workload: &WorkloadAnalysis, plan: &Plan) -> Table {
     }
     table
 }
+
+/// Whether the costs of a bandwidth are those of the operations before it: of blocks of one size they are the same
+/// measurement.
+pub(crate) fn is_said(workload: &WorkloadAnalysis, bandwidth: &str) -> bool {
+    let of = |metric: String| {
+        let all = workload.comparisons.iter().filter(move |one| one.metric == metric);
+        all.filter_map(Comparison::cost).collect::<Vec<f64>>()
+    };
+    let Some(what) = bandwidth.strip_suffix("bandwidth") else { return false };
+    let (own, other) = (of(bandwidth.into()), of(format!("{what}operations")));
+    let is_near = |(one, other): (&f64, &f64)| (one / other - 1.0).abs() < SAME_MEASUREMENT;
+    !own.is_empty() && own.len() == other.len() && own.iter().zip(&other).all(is_near)
+}
+
+/// Costs of one measurement in two units differ by no more than this share.
+const SAME_MEASUREMENT: f64 = 0.002;
 
 /// Mean, standard deviation and extremes of the most important figure: one row a contender, over its rounds.
 pub fn spread(workload: &WorkloadAnalysis) -> Table {
@@ -286,7 +309,7 @@ pub fn latencies(workload: &WorkloadAnalysis, plan: &Plan) -> Table {
         return table;
     }
     for kind in kinds {
-        for contender in &workload.contenders {
+        for contender in ranked(workload) {
             let Some(latency) = contender.latencies.iter().find(|entry| entry.operation == kind)
             else {
                 continue;
@@ -406,25 +429,28 @@ pub(crate) fn ranked(workload: &WorkloadAnalysis) -> Vec<&ContenderAnalysis> {
     contenders
 }
 
-/// The 99th percentile of the workload's operations: of a few kinds that of each, else of all together.
-fn p99_cell(contender: &ContenderAnalysis) -> Cell {
-    let all = contender.latencies.iter().filter(|one| !one.quantiles_ns.is_empty());
+/// The kinds of operation whose 99th percentile is in the ranking: a few, else all operations together.
+fn p99_kinds(workload: &WorkloadAnalysis) -> Vec<&str> {
+    let all = workload.contenders.iter().flat_map(|contender| &contender.latencies);
+    let all = all.filter(|one| !one.quantiles_ns.is_empty());
     let (overall, mut kinds): (Vec<_>, Vec<_>) =
-        all.partition(|one| one.operation == OVERALL_OPERATION);
-    if kinds.is_empty() || (kinds.len() > P99_KINDS_MAX && !overall.is_empty()) {
+        text::distinct(all.map(|one| one.operation.as_str()))
+            .into_iter()
+            .partition(|kind| *kind == OVERALL_OPERATION);
+    if kinds.is_empty() || kinds.len() > P99_KINDS_MAX {
         kinds = overall;
     }
-    match kinds.as_slice() {
-        [] => "-".into(),
-        [one] => Cell::number(one.at(0.99) as f64, text::time(one.at(0.99) as f64)),
-        few if few.len() <= P99_KINDS_MAX => {
-            let said = few.iter().map(|one| {
-                format!("{} {}", operation_text(&one.operation), text::time(one.at(0.99) as f64))
-            });
-            said.collect::<Vec<_>>().join(", ").into()
-        }
-        _ => "-".into(),
-    }
+    kinds
+}
+
+/// `1.200 ms ×1.310 (1.100 to 1.500)`: the percentile of all runs, and its cost with the interval over the rounds.
+fn p99_cell(workload: &WorkloadAnalysis, contender: &ContenderAnalysis, kind: &str) -> Cell {
+    let mut own = contender.latencies.iter().filter(|one| !one.quantiles_ns.is_empty());
+    let Some(own) = own.find(|one| one.operation == kind) else { return "-".into() };
+    let value = own.at(0.99) as f64;
+    let cost = percentile_compared(workload, contender, kind, 0.99).and_then(quotient::cost_text);
+    let cost = cost.map_or(String::new(), |cost| format!(" ×{cost}"));
+    Cell::number(value, format!("{}{cost}", text::time(value)))
 }
 
 /// So many kinds of operation have their percentile in the ranking.
@@ -542,7 +568,14 @@ pub fn device_text(plan: &Plan) -> String {
         Ok((Some(MEMORY), false)) => format!("layers over memory ({device})"),
         _ => device.clone(),
     };
-    plan.study.hosts().first().map_or(text.clone(), |host| format!("{text} of {host}"))
+    let text = plan.study.hosts().first().map_or(text.clone(), |host| format!("{text} of {host}"));
+    match name.map(|name| name.base) {
+        Ok(Base::Made { size_bytes, .. }) if !plan.side_by_side.is_empty() => {
+            let part = text::bytes(size_bytes as f64 / plan.study.contenders.len() as f64);
+            format!("{text}, of which each contender has {part} while they alternate")
+        }
+        _ => text,
+    }
 }
 
 /// What became of a gate, with its numbers where no table has them.
@@ -555,11 +588,12 @@ pub fn gate_text(gate: &Gate) -> String {
         GateOutcome::NotTested => "NOT TESTED",
     };
     // `FAIL dj: cost 7.50 (6.40 to 8.80), limit 1.10`.
-    let limit = gate.split_once(['<', '>']).filter(|(label, _)| !label.contains(':'));
-    if let (Some((label, rest)), [line]) = (limit, evidence.as_slice())
+    if let (Some((asked, rest)), [line]) = (gate.split_once(['<', '>']), evidence.as_slice())
+        && let (label, metric) = asked.rsplit_once(": ").unwrap_or((asked, ""))
         && let Some((_, cost)) = line.split_once(&format!("{}: cost ", label.trim()))
     {
-        let cost = cost.split_once(" by ").map_or(cost, |(cost, _)| cost);
+        let named = cost.split_once(" by ").filter(|_| metric.is_empty());
+        let cost = named.map_or(cost, |(cost, _)| cost);
         let limit = rest.trim_start_matches(['=', ' ']);
         return format!("{word} {}: cost {cost}, limit {limit} ({workload})", label.trim());
     }
@@ -574,7 +608,7 @@ pub fn trials(source: &ResultSource, workload: &WorkloadAnalysis) -> Table {
     let primary = metrics.map(|metric| (metric.name.as_str(), metric.unit)).next();
     let unfinished = unfinished_block(&source.records, &workload.workload);
     let mut table = Table::new(&[
-        "run",
+        "number",
         "round",
         "contender",
         "outcome",

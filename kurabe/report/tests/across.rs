@@ -7,7 +7,8 @@ use lab::condition;
 use lab::record::{Outcome, Phase};
 use lab::statistics::Verdict;
 use lab::study::CommandText;
-use report::across::{Across, document, gates, page, pictures};
+use lab::watched::Watched;
+use report::across::{Across, csv, document, gates, json, page, pictures};
 use report::document::Block;
 use report::source::ResultSource;
 
@@ -48,9 +49,23 @@ fn a_known_effect_is_found_in_the_right_contender() {
     assert!((xfs.ratio.unwrap() - 1.2).abs() < 0.01, "{xfs:?}");
     assert_eq!((xfs.count_before, xfs.count_after), (5, 7));
     let text = terminal(&across);
-    for said in ["xfs is slower in B", "ext4 is the same in B", "not interleaved", "1.2"] {
+    for said in [
+        "xfs in B took 1.200 (",
+        ") times as long as in A (slower).",
+        "times as long as in A (same within 5 %).",
+        "not interleaved",
+    ] {
         assert!(text.contains(said), "no '{said}' in\n{text}");
     }
+    let json = json(&across);
+    let rows = json["comparisons"].as_array().unwrap();
+    let row = rows.iter().find(|row| row["contender"] == "xfs" && row["result"] == "B").unwrap();
+    assert_eq!(row["cost"].as_f64(), xfs.ratio);
+    assert_eq!(row["cost_high"].as_f64(), xfs.interval.map(|ends| ends.high));
+    let lines = csv(&across);
+    let line = lines.lines().find(|line| line.contains(",xfs,B,")).unwrap();
+    assert!(line.contains(&format!(",{},", xfs.ratio.unwrap())), "{line}");
+    assert!(line.ends_with(&format!(",{}", xfs.interval.unwrap().confidence)), "{line}");
     let html = page(&across);
     assert!(html.contains("not interleaved") && html.contains("<figure "));
     assert!(!pictures(&across).is_empty());
@@ -100,6 +115,24 @@ fn gates_bound_what_became_of_a_contender() {
     let across = Across::new(&sources);
     let judged = gates::judge(&across, &["xfs <= 0.6".into(), "xfs <= 0.4".into()]).unwrap();
     assert_eq!([judged[0].outcome, judged[1].outcome], [Holds, Fails], "{judged:?}");
+}
+
+#[test]
+fn disturbed_runs_are_marked_in_each_result() {
+    let quiet = result(&["ext4", "xfs"], "true", &[1000, 1500], 5);
+    let disturbed = make(&study(&["ext4", "xfs"], &["true"], 5), |record| {
+        complete(record, 1_000_000_000 + u64::from(record.trial) * 1000);
+        let throttled = u64::from(record.block == 1 && record.contender.label == "xfs");
+        record.watched =
+            Some(Watched { elapsed_ns: 1, throttled: Some(throttled), ..Default::default() });
+        true
+    });
+    let sources = read(&[&quiet, &disturbed]);
+    let text = terminal(&Across::new(&sources));
+    assert!(text.contains("disturbed: 1 of 5 runs, throttling"), "{text}");
+    let within = text.split("Cost relative to ext4 within each result: xfs 1.4").nth(1).unwrap();
+    assert!(within.contains(" in A and 1.000 (") && within.contains(" in B."), "{text}");
+    assert!(!terminal(&Across::new(&read(&[&quiet, &quiet]))).contains("disturbed"));
 }
 
 /// A gate never passes because there was nothing to judge.

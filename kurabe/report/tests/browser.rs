@@ -236,7 +236,7 @@ fn the_numbers_in_the_page_are_those_of_the_records() {
     let made = everything();
     let dom = open(&browser, place.path(), &rendered(&made)).dom;
     let first: Vec<&Record> = made.records.iter().filter(|r| r.workload == "first").collect();
-    let rows = table(&dom, "All runs");
+    let rows = table(&dom, "All rounds");
     assert_eq!(rows.len(), first.len());
     for (row, record) in rows.iter().zip(first) {
         let value = |column: usize| row[column].parse::<f64>().unwrap_or(f64::NAN);

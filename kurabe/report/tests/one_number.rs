@@ -48,10 +48,14 @@ fn a_cost_is_the_same_number_everywhere() {
         let csv = export::costs_csv(analysis).unwrap();
         let row = csv.lines().nth(1).unwrap();
         assert!(row.contains(&format!(",{cost},{},{},", ends.0, ends.1)), "{csv}");
+        assert!(row.ends_with(&format!(",{}", one.confidence)), "{csv}");
         let json = export::json(plan, records, analysis, &Value::Null);
-        let stored = &json["analysis"]["workloads"][0]["comparisons"][0];
-        let numbers = ["cost", "cost_low", "cost_high"].map(|name| stored[name].as_f64().unwrap());
-        assert_eq!(numbers, [cost, ends.0, ends.1]);
+        let exported = &json["analysis"]["workloads"][0]["comparisons"][0];
+        let rows = serde_json::to_value(analysis.rows()).unwrap();
+        for stored in [exported, &rows[0]] {
+            let numbers = ["cost", "cost_low", "cost_high"].map(|name| stored[name].as_f64());
+            assert_eq!(numbers, [cost, ends.0, ends.1].map(Some), "{stored}");
+        }
     }
 }
 
@@ -89,7 +93,9 @@ fn a_job_that_reads_and_writes_is_ranked_by_one_and_shows_the_other() {
         {
             assert!(said.contains(part), "no '{part}' in {}", &said[..said.len().min(3000)]);
         }
-        assert!(said.contains("Put 900.0 µs, Get 900.0 µs"), "{}", &said[..said.len().min(3000)]);
+        for part in ["p99 Put", "p99 Get", "900.0 µs ×1.000 (1.000 to 1.000)"] {
+            assert!(said.contains(part), "no '{part}' in {}", &said[..said.len().min(3000)]);
+        }
     }
 }
 

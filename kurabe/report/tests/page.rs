@@ -67,7 +67,7 @@ fn the_answer_comes_first_and_the_way_to_repeat_it_last() {
             ">4.00 KiB written</td>",
             ">nothing</td>",
             ">3.00 MiB written, 1 flush</td>",
-            "All runs, by round",
+            "All rounds, by contender",
             "Environment",
             "6.1.0-test",
             "mkfs.ext4 /dev/loop1",
@@ -144,7 +144,7 @@ fn what_cannot_be_read_is_named_and_the_rest_is_shown() {
     lines[3] = "{\"schema\":1,\"trial\":";
     damage(&made.path("records.jsonl"), (lines.join("\n") + "\n").as_bytes());
     let text = own(&rendered(&made));
-    for said in ["facts.json", "study.toml", "records.jsonl:4", "could not be read", "All runs"] {
+    for said in ["facts.json", "study.toml", "records.jsonl:4", "could not be read", "All rounds"] {
         assert!(text.contains(said), "{said}");
     }
     in_order(&text, &["btrfs costs ", "facts of the machine could not be read"]);
@@ -339,7 +339,7 @@ fn what_a_block_left_that_was_not_finished_stands_among_all_trials_only() {
     });
     let source = ResultSource::read(&made.directory()).unwrap();
     let text = own(&page(&source, &[]));
-    let (figures, trials) = text.split_once("All runs, by round").unwrap();
+    let (figures, trials) = text.split_once("All rounds, by contender").unwrap();
     assert!(figures.contains("3 runs of each contender"), "{figures}");
     let end = trials.find("</table>").unwrap();
     assert!(trials[..end].contains("completed; its round was not"), "{trials}");

@@ -303,12 +303,12 @@ pub struct CompareArgs {
     #[command(flatten)]
     pub present: PresentArgs,
 
-    /// What to print in the place of a run.
+    /// What to print instead of measuring.
     #[command(flatten)]
     pub print: PrintArgs,
 }
 
-/// What is printed in the place of a run.
+/// What is printed instead of measuring.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub struct PrintArgs {
@@ -321,7 +321,7 @@ pub struct PrintArgs {
 }
 
 impl PrintArgs {
-    /// Whether nothing is to be run.
+    /// Whether nothing is to be measured.
     pub fn asked(&self) -> bool {
         self.print_study || self.print_plan
     }
@@ -440,7 +440,7 @@ pub struct StudyArgs {
     /// fewest that give an interval, would fit. The power failures of --durability come after it.
     #[arg(long, value_name = "TIME")]
     pub budget: Option<String>,
-    /// Time limit for one run of a contender, from mkfs to unmount. A run that exceeds it is killed and fails.
+    /// Time limit for a contender's part of a round, from mkfs to unmount. What exceeds it is killed and fails.
     #[arg(long, value_name = "TIME")]
     pub timeout: Option<String>,
     /// How long to wait for an idle device before each run, at most. [default: 60s]
@@ -508,14 +508,14 @@ pub struct ShowArgs {
     /// Style of the terminal output. [default: auto]
     #[arg(long, value_enum, value_name = "STYLE")]
     pub style: Option<Style>,
-    /// Print everything in the report: costs, metrics, latencies, phases and all runs of every workload.
+    /// Print everything in the report: costs, metrics, latencies, phases and all rounds of every workload.
     #[arg(long)]
     pub verbose: bool,
     /// Write every sample and the whole analysis as JSON.
     #[arg(long, value_name = "FILE")]
     pub export_json: Option<PathBuf>,
-    /// Write one line per run as CSV. Latencies go to FILE.latencies.csv, the fio matrix's overheads to
-    /// FILE.overhead.csv.
+    /// Write one line for each contender in each round as CSV. Costs go to FILE.costs.csv, latencies to
+    /// FILE.latencies.csv, the fio matrix's overheads to FILE.overhead.csv.
     #[arg(long, value_name = "FILE")]
     pub export_csv: Option<PathBuf>,
     /// Write the report as Markdown.
@@ -572,13 +572,13 @@ pub struct RunArgs {
     /// Options of the output.
     #[command(flatten)]
     pub present: PresentArgs,
-    /// What to print in the place of a run.
+    /// What to print instead of measuring.
     #[command(flatten)]
     pub print: PrintArgs,
 }
 
 impl RunArgs {
-    /// A flag that changes the study, or asks for something in the place of a run, where one was given.
+    /// A flag that changes the study, or asks for something instead of measuring, where one was given.
     pub fn changes(&self) -> Option<String> {
         let study = serde_json::to_value(&self.study).expect("flags have a JSON form");
         let is_given = |(_, value): &(&String, &serde_json::Value)| {

@@ -106,8 +106,8 @@ fn picture_of(record: &Record) -> Option<&serde_json::Value> {
 
 /// The first record of each contender that has a picture: its place, its label, and the picture.
 fn pictures<'a>(view: &WorkloadView<'a>) -> Vec<(usize, &'a str, Picture)> {
-    let contenders = view.analysis.contenders.iter().enumerate();
-    let found = contenders.filter_map(|(place, contender)| {
+    let found = view.ranked().into_iter().filter_map(|place| {
+        let contender = &view.analysis.contenders[place];
         let mut records = view.source.records.iter().filter(|record| {
             record.workload == view.analysis.workload && record.contender.label == contender.label
         });

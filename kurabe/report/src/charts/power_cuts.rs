@@ -114,14 +114,15 @@ pub fn of_workload(view: &WorkloadView<'_>) -> Option<Chart> {
             },
         )
     };
-    let cuts: Vec<Cuts> = view.analysis.contenders.iter().map(|one| of(&one.label)).collect();
+    let label = |place: usize| &view.analysis.contenders[place].label;
+    let cuts: Vec<Cuts> = view.ranked().into_iter().map(|place| of(label(place))).collect();
     verdicts(view.id("power-cuts"), &cuts)
 }
 
 /// The timeline of each contender of which the power was cut.
 pub fn timelines(view: &WorkloadView<'_>) -> Vec<Chart> {
-    let contenders = view.analysis.contenders.iter().enumerate();
-    let strips = contenders.filter_map(|(key, contender)| {
+    let strips = view.ranked().into_iter().filter_map(|key| {
+        let contender = &view.analysis.contenders[key];
         let is_of = |record: &&lab::record::Record| {
             record.workload == view.analysis.workload && record.contender.label == contender.label
         };

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use lab::analysis::Comparison;
 use lab::contender::Contender;
 use lab::record::Record;
-use lab::words::is_telling;
 
 use super::{WorkloadView, scale_of};
 use crate::chart::{
@@ -100,6 +99,7 @@ pub fn overview(source: &ResultSource) -> Option<Chart> {
 /// The metrics of a workload that has several.
 pub fn every_metric(view: &WorkloadView<'_>) -> Option<Chart> {
     let known = view.analysis.comparisons.iter().filter(|one| one.ratio.is_some());
+    let known = known.filter(|one| !tables::is_said(view.analysis, &one.metric));
     let names = text::distinct(known.map(|one| one.metric.as_str()));
     // One alone is in the chart of the ranking, and a matrix has maps of its own.
     if names.len() < 2 || names.len() > METRICS_MAX || !view.analysis.overhead.is_empty() {
@@ -132,8 +132,6 @@ fn cost_chart(
             let row_offset = (place as f64 + 0.5) / others as f64 - 0.5;
             let words = format!("{name}, {}: {}", comparison.contender, estimate_text(comparison));
             let ends = comparison.cost_ends();
-            // An interval that tells nothing would press all others together.
-            let ends = ends.filter(|(low, high)| is_telling(*low, *high));
             let point = Point::at(cost, row as f64 + row_offset * 0.7, words).between(ends);
             let mark = match tables::tone_of(&comparison.verdict) {
                 Tone::Uncertain => SeriesStyle::Hollow,
@@ -156,7 +154,8 @@ fn cost_chart(
     let is_open = series.iter().any(|one| one.mark == SeriesStyle::Hollow);
     let keys = study.contenders.iter().enumerate();
     Some(Chart {
-        says: "To the right: slower. The lines are the intervals.".into(),
+        says: "To the right: slower. The lines are the intervals; an arrow means that one goes on."
+            .into(),
         height: 84 + rows.len() as u32 * (18 + 13 * others as u32),
         keys: keys
             .map(|(style, contender)| LegendEntry::contender(&contender.label, style))

@@ -102,7 +102,8 @@ fn chart(
     let mut marks: Vec<ChartSeries> = Vec::new();
     let mut said = Vec::new();
     let mut numbers = Table::new(&COLUMNS);
-    for (key, trials) in trials.iter().enumerate().filter(|(_, trials)| !trials.is_empty()) {
+    let ranked = view.ranked().into_iter().map(|key| (key, &trials[key]));
+    for (key, trials) in ranked.filter(|(_, trials)| !trials.is_empty()) {
         let label = &view.analysis.contenders[key].label;
         let middle = middle_of(trials);
         series.extend(lines_of(key, label, trials, &middle, (unit, size)));
