@@ -17,8 +17,6 @@ use lab::plan::{Plan, PlannedBlock, PlannedTrial};
 use lab::record::{Outcome, Phase, Record};
 use lab::result::{COMPARISONS_FILE, ResultError, ResultWriter};
 use lab::spec::{Device, TrialSpec};
-use vocabulary::workload::WorkloadSpec;
-use workloads::KINDS;
 
 mod budget;
 pub mod schedule;
@@ -196,30 +194,9 @@ pub fn run(
                     records.retain(|record| record.session >= session || !of_unit(record));
                 }
                 let so_far = SoFar { plan, records, session };
-                for (number, spec) in specs.iter().enumerate() {
-                    let ended = records.iter().filter(|record| record.has_ended()).count();
-                    let trials_expected = trials_expected(plan, block);
-                    observer.trial_begins(&Position {
-                        spec,
-                        trials_done: ended + number,
-                        trials_expected,
-                        rounds: rounds(plan, trials_expected),
-                        trials_max: plan.blocks.iter().map(|block| block.trials.len()).sum(),
-                        budget_left: left.study,
-                        trial_time: so_far.trial_time(),
-                    });
-                }
-                let mut schedule = is_together.then(|| {
-                    let name = &specs[0].workload.name;
-                    let run = context.run_times.get(name);
-                    let dry_run = run.map(|run| *run * specs.len() as u32);
-                    let parts = parts_of(&specs[0].workload.load);
-                    let known = so_far.round(name).map(|round| round * parts);
-                    let round = known.or(dry_run);
-                    let length = Length { round, ..so_far.length(name, block, left) };
-                    let terms = Terms { seed: specs[0].order_seed, length, parts };
-                    Schedule::new(terms, context.elapsed)
-                });
+                so_far.announce(block, &specs, left.study, observer);
+                let terms = is_together.then(|| so_far.terms(block, &specs, left, context));
+                let mut schedule = terms.map(|terms| Schedule::new(terms, context.elapsed));
                 let on_event = &mut |event: &Event| observer.event(event);
                 let mut carried = executor.run(&specs, schedule.as_mut(), on_event);
                 for (record, spec) in carried.iter_mut().zip(&specs) {
@@ -280,11 +257,6 @@ pub fn run(
         }
     }
     Ok(end)
-}
-
-/// In how many parts a run of a workload is carried out.
-fn parts_of(load: &WorkloadSpec) -> u32 {
-    KINDS.open(load).map_or(1, |load| load.parts())
 }
 
 /// Files for the traces of the trials that run here, by their numbers.
@@ -373,6 +345,46 @@ impl<'a> SoFar<'a> {
     fn before_the_next_session(plan: &'a Plan, records: &'a [Record]) -> SoFar<'a> {
         let session = records.iter().map(|record| record.session).max().unwrap_or(0) + 1;
         SoFar { plan, records, session }
+    }
+
+    /// Tells the observer of trials that begin.
+    fn announce(
+        &self,
+        block: &PlannedBlock,
+        specs: &[TrialSpec],
+        budget_left: Option<Duration>,
+        observer: &mut dyn Observer,
+    ) {
+        let ended = self.records.iter().filter(|record| record.has_ended()).count();
+        let trials_expected = trials_expected(self.plan, block);
+        for (number, spec) in specs.iter().enumerate() {
+            observer.trial_begins(&Position {
+                spec,
+                trials_done: ended + number,
+                trials_expected,
+                rounds: rounds(self.plan, trials_expected),
+                trials_max: self.plan.blocks.iter().map(|block| block.trials.len()).sum(),
+                budget_left,
+                trial_time: self.trial_time(),
+            });
+        }
+    }
+
+    /// On which terms trials take turns.
+    fn terms(
+        &self,
+        block: &PlannedBlock,
+        specs: &[TrialSpec],
+        left: TimeLeft,
+        context: &RunnerContext<'_>,
+    ) -> Terms {
+        let workload = &specs[0].workload;
+        let dry_run = context.run_times.get(&workload.name).map(|run| *run * specs.len() as u32);
+        let parts = workload.load.parsed().parts();
+        let known = self.round(&workload.name).map(|round| round * parts);
+        let length =
+            Length { round: known.or(dry_run), ..self.length(&workload.name, block, left) };
+        Terms { seed: specs[0].order_seed, length, parts }
     }
 
     /// The record of a trial that was carried out, in the session `since` or later.

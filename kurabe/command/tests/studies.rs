@@ -219,7 +219,7 @@ fn no_bundled_study_is_longer_than_a_page_or_two_of_a_terminal() {
                     })
                     .into();
                 let metric = |name| Metric::new(name, value, Unit::OperationsPerSecond);
-                let metrics = KINDS.open(&spec.workload.load).unwrap().metrics();
+                let metrics = spec.workload.load.parsed().description().metrics;
                 let metrics = metrics.into_iter().map(metric).collect();
                 record.load = Some(WorkloadReport { metrics, ..WorkloadReport::default() });
                 writer.append(record).unwrap();

@@ -14,7 +14,6 @@ pub use crate::workload::WorkloadSpec;
 pub use vocabulary::command::CommandLine;
 use vocabulary::layout::Layout;
 use vocabulary::path::UserPath;
-use vocabulary::workload::STORE_OPTION;
 
 /// Version of the spec, plan and record schema; raised whenever a reader could misread.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -302,7 +301,7 @@ impl Workload {
     pub fn on(&self, contender: &Contender) -> Workload {
         let mut workload = self.clone();
         if let Some(store) = &contender.store {
-            workload.load.options.insert(STORE_OPTION.into(), store.as_str().into());
+            workload.load = workload.load.on_store(store);
         }
         workload
     }
@@ -322,6 +321,8 @@ impl Workload {
 
 #[cfg(test)]
 mod tests {
+    use vocabulary::workload::STORE_OPTION;
+
     use super::*;
     use crate::contender::Known;
 
@@ -329,9 +330,10 @@ mod tests {
     fn a_contenders_store_takes_the_place_of_the_workloads() {
         let known = [Known::store("lump"), Known { name: "ext4", ..Known::default() }];
         let contender = |text| Contender::parse(text, &known).unwrap();
-        let options = [(STORE_OPTION.to_string(), "files".into())].into_iter().collect();
-        let workload = Workload::of("puts", WorkloadSpec { kind: "objects".into(), options });
-        assert_eq!(workload.on(&contender("lump over ext4")).load.options[STORE_OPTION], "lump");
+        let load = serde_json::json!({ "kind": "objects", STORE_OPTION: "files" });
+        let workload = Workload::of("puts", serde_json::from_value(load).unwrap());
+        let over = workload.on(&contender("lump over ext4"));
+        assert_eq!(over.load.option(STORE_OPTION), Some(&"lump".into()));
         assert_eq!(workload.on(&contender("ext4")), workload);
     }
 }

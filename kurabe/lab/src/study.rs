@@ -244,6 +244,16 @@ impl Study {
         forms
     }
 
+    /// Parses the workloads of a study that was stored or sent.
+    ///
+    /// Errors: the workload that this kurabe does not know, or knows with other options.
+    pub fn parse_workloads(&mut self, kinds: WorkloadKinds) -> Result<(), String> {
+        self.workloads.iter_mut().try_for_each(|workload| {
+            let parsed = kinds.parse(&mut workload.load);
+            parsed.map_err(|problem| format!("workload '{}': {problem}", workload.name))
+        })
+    }
+
     /// The commands that age file systems, each by its flag.
     pub fn ageing(&self) -> Vec<(&'static str, CommandLine)> {
         let both = [("--age", self.age.clone()), ("--then", self.then.clone())];
@@ -357,16 +367,7 @@ impl StudyText {
         }
         self.check_parameters()?;
         let mut contenders = self.resolve_contenders(known.file_systems)?;
-        let baseline = match &self.baseline {
-            None => 0,
-            Some(label) => {
-                let labels: Vec<&str> = contenders.iter().map(|c| c.label.as_str()).collect();
-                labels
-                    .iter()
-                    .position(|candidate| candidate == label)
-                    .ok_or_else(|| error("baseline", unknown_label(label, &labels)))?
-            }
-        };
+        let baseline = self.resolve_baseline(&contenders)?;
         if self.control {
             let label = control_label(&contenders[baseline].label);
             if contenders.iter().any(|other| other.label == label) {
@@ -424,34 +425,47 @@ impl StudyText {
                 "idle-wait",
                 self.idle_wait.as_deref().unwrap_or(IDLE_WAIT_DEFAULT),
             )?,
-            cache: match self.cache.as_deref() {
-                None | Some("cold") => Cache::Cold,
-                Some("warm") => Cache::Warm,
-                Some(other) => {
-                    return Err(error("cache", format!("'{other}' is neither 'cold' nor 'warm'")));
-                }
-            },
+            cache: self.resolve_cache()?,
             side_by_side: self.side_by_side,
             block_time_ns: optional("block-time", &self.block_time)?,
             same_within: self.resolve_margin()?,
-            output: match self.output.as_deref() {
-                None | Some("null") => OutputTarget::Null,
-                Some("pipe") => OutputTarget::Pipe,
-                Some("inherit") => OutputTarget::Inherit,
-                Some("") => return Err(error("output", "is empty; name a file or use 'null'")),
-                Some(other) => {
-                    let problem = format!(
-                        "'{other}' is not null, pipe or inherit; a file can only be named on the command line: --output FILE"
-                    );
-                    return Err(error("output", problem));
-                }
-            },
+            output: self.resolve_output()?,
             gates: self.resolve_gates(&contenders, baseline, &workloads)?,
             contenders,
             workloads,
             published: self.published.clone(),
             claims: self.claims.clone(),
         })
+    }
+
+    fn resolve_baseline(&self, contenders: &[Contender]) -> Result<usize, StudyError> {
+        let Some(label) = &self.baseline else { return Ok(0) };
+        let labels: Vec<&str> = contenders.iter().map(|c| c.label.as_str()).collect();
+        let place = labels.iter().position(|candidate| candidate == label);
+        place.ok_or_else(|| error("baseline", unknown_label(label, &labels)))
+    }
+
+    fn resolve_cache(&self) -> Result<Cache, StudyError> {
+        match self.cache.as_deref() {
+            None | Some("cold") => Ok(Cache::Cold),
+            Some("warm") => Ok(Cache::Warm),
+            Some(other) => Err(error("cache", format!("'{other}' is neither 'cold' nor 'warm'"))),
+        }
+    }
+
+    fn resolve_output(&self) -> Result<OutputTarget, StudyError> {
+        match self.output.as_deref() {
+            None | Some("null") => Ok(OutputTarget::Null),
+            Some("pipe") => Ok(OutputTarget::Pipe),
+            Some("inherit") => Ok(OutputTarget::Inherit),
+            Some("") => Err(error("output", "is empty; name a file or use 'null'")),
+            Some(other) => {
+                let problem = format!(
+                    "'{other}' is not null, pipe or inherit; a file can only be named on the command line: --output FILE"
+                );
+                Err(error("output", problem))
+            }
+        }
     }
 
     fn check_parameters(&self) -> Result<(), StudyError> {

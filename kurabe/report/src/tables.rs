@@ -380,8 +380,7 @@ fn has_queue(load: &WorkloadSpec, kind: &str, contender: &ContenderAnalysis) -> 
         // Of fio's own options: an engine without a queue takes no notice of it, and which engines
         // have one is fio's matter.
         None => load
-            .options
-            .get("text")
+            .option("text")
             .and_then(|text| text.as_str())
             .is_some_and(|text| text.contains("iodepth")),
     }

@@ -23,7 +23,7 @@ use serde_json::Value;
 use vocabulary::check::{Check, DURABILITY};
 use vocabulary::workload::{WorkloadStage, WorkloadTarget, WorkloadTask};
 use workloads::counters::{DeviceCounters, DeviceReading, machine_cpu_ns};
-use workloads::{KINDS, age, programs};
+use workloads::{age, programs};
 
 use crate::aged;
 use crate::command::{self, CommandBounds, CommandEnd, CommandResult};
@@ -341,22 +341,7 @@ impl Trial<'_> {
             attached.begin_making();
         }
         if made_here {
-            match &spec.aged {
-                None if !is_first => {}
-                None => self.timed(Phase::Mkfs, || instance.make(tools))?,
-                Some(aged) => self.restore(aged, instance, tools)?,
-            }
-            self.say_made(attached.as_deref_mut(), None)?;
-            if is_first {
-                match instance.geometry(tools) {
-                    Ok(geometry) => self.record.geometry = Some(geometry),
-                    Err(failure) => tools.note(failure.to_string()),
-                }
-            }
-            self.meet(NodeBarrier::Mount, tools)?;
-            if has_files {
-                self.timed(Phase::Mount, || instance.mount(tools))?;
-            }
+            self.make_and_mount(is_first, instance, attached.as_deref_mut(), tools)?;
         } else {
             self.phase = Phase::Mount;
             // A store of the workload's own, if it makes one.
@@ -427,6 +412,33 @@ impl Trial<'_> {
             self.timed(Phase::Check, || instance.check(tools))?;
         }
         self.meet(NodeBarrier::Leave, tools)
+    }
+
+    /// Makes the file system, or puts the aged one on the device, and mounts it.
+    fn make_and_mount(
+        &mut self,
+        is_first: bool,
+        instance: &mut dyn Instance,
+        attached: Option<&mut Attached>,
+        tools: &mut Toolbox,
+    ) -> Result<(), StepFailure> {
+        match &self.spec.aged {
+            None if !is_first => {}
+            None => self.timed(Phase::Mkfs, || instance.make(tools))?,
+            Some(aged) => self.restore(aged, instance, tools)?,
+        }
+        self.say_made(attached, None)?;
+        if is_first {
+            match instance.geometry(tools) {
+                Ok(geometry) => self.record.geometry = Some(geometry),
+                Err(failure) => tools.note(failure.to_string()),
+            }
+        }
+        self.meet(NodeBarrier::Mount, tools)?;
+        if self.access == Access::Mounted {
+            self.timed(Phase::Mount, || instance.mount(tools))?;
+        }
+        Ok(())
     }
 
     /// Puts the aged file system on the device.

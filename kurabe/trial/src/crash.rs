@@ -409,7 +409,7 @@ impl Trial<'_, '_> {
                 bench.run("the setup", setup, &directory, Streams::default())?;
             }
             let mut prepared = Value::Null;
-            if bench.own_workload()?.is_some_and(|load| load.has_setup()) {
+            if spec.workload.load.parsed().description().has_setup {
                 status("layout");
                 let (command, channel) =
                     bench.channel(WorkloadStage::Setup, &*instance, None, Value::Null)?;

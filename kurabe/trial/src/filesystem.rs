@@ -98,8 +98,8 @@ pub enum Access {
     Mounted,
     /// Through the device itself.
     RawDevice,
-    /// Through the minfs library, in the workload's own process.
-    MinfsLibrary,
+    /// As a library in the workload's own process.
+    Library,
 }
 
 /// What [`LayerTool::package`] says of a program of this workspace.

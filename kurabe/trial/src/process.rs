@@ -26,6 +26,7 @@ use rustix::process::{
     PidfdFlags, Signal, getppid, kill_process, pidfd_open, set_parent_process_death_signal,
 };
 use serde::Serialize;
+use workloads::KINDS;
 
 use crate::host_proc::HostProc;
 use crate::scratch::Occupied;
@@ -143,7 +144,7 @@ fn read_line() -> io::Result<String> {
 }
 
 fn trial_spec(line: &str) -> io::Result<TrialSpec> {
-    let spec: TrialSpec = serde_json::from_str(line)
+    let mut spec: TrialSpec = serde_json::from_str(line)
         .map_err(|error| io::Error::other(format!("the spec cannot be read: {error}")))?;
     if spec.schema != SCHEMA_VERSION {
         return Err(io::Error::other(format!(
@@ -151,6 +152,7 @@ fn trial_spec(line: &str) -> io::Result<TrialSpec> {
             spec.schema
         )));
     }
+    KINDS.parse(&mut spec.workload.load).map_err(io::Error::other)?;
     Ok(spec)
 }
 

@@ -41,6 +41,12 @@ pub enum StepFailure {
     Stopped,
 }
 
+/// Whether a text tells of a file system without space, as the C library does, which kurabe's tools and generators
+/// speak in English (`LC_ALL=C`), and Rust programs do.
+pub fn says_full(text: &str) -> bool {
+    ["No space left on device", "os error 28"].iter().any(|words| text.contains(words))
+}
+
 impl StepFailure {
     /// A failure that no tool explains.
     pub fn of(message: impl Into<String>) -> StepFailure {
@@ -50,11 +56,10 @@ impl StepFailure {
     /// The same, where no space was left: with the size of the device and the next step, and without the many lines
     /// that a program prints then.
     pub fn with_size(self, device_bytes: Option<u64>) -> StepFailure {
-        const FULL: &str = "No space left on device";
         let (StepFailure::Failed { message, output }, Some(bytes)) = (&self, device_bytes) else {
             return self;
         };
-        let mut full = output.lines().filter(|line| line.contains(FULL));
+        let mut full = output.lines().filter(|line| says_full(line));
         let Some(first) = full.next() else { return self };
         let more = match full.count() {
             0 => String::new(),

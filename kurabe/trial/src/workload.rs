@@ -12,7 +12,7 @@ use std::process::{ExitCode, Stdio};
 use lab::spec::CommandLine;
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::DumpableBehavior;
-use vocabulary::kind::{Generator, LaidOut};
+use vocabulary::kind::{Generator, LaidOut, WorkloadSpec};
 use vocabulary::report::WorkloadReport;
 #[cfg(doc)]
 use vocabulary::workload::Loss;
@@ -39,15 +39,15 @@ pub struct WorkloadChannel {
 }
 
 impl WorkloadChannel {
-    pub fn begin(task: &WorkloadTask) -> io::Result<WorkloadChannel> {
+    pub fn begin(load: &WorkloadSpec, task: &WorkloadTask) -> io::Result<WorkloadChannel> {
         let memory =
             |name| Ok::<_, io::Error>(File::from(memfd_create(name, MemfdFlags::CLOEXEC)?));
         let mut file = memory("kurabe-task")?;
-        file.write_all(&serde_json::to_vec(task).expect("a task has a JSON form"))?;
+        file.write_all(&serde_json::to_vec(&(load, task)).expect("a task has a JSON form"))?;
         file.rewind()?;
         // A user who is granted no namespaces has the workload all the same, and is told.
         let is_granted = rustix::process::geteuid().is_root() || enclosure::refusal().is_none();
-        let enclosure = Enclosure::of_task(task).filter(|_| is_granted);
+        let enclosure = Enclosure::of_task(load, task).filter(|_| is_granted);
         Ok(WorkloadChannel { task: file, report: memory("kurabe-report")?, enclosure })
     }
 
@@ -110,7 +110,9 @@ fn recheck(load: &dyn Generator, task: &WorkloadTask) -> Result<ExitCode, String
     let file = task.acknowledgements.as_deref().ok_or("nothing was acknowledged")?;
     let acknowledged = std::fs::read_to_string(file)
         .map_err(|error| format!("the file with the acknowledgements: {error}"))?;
-    let (words, code) = match load.find_loss(task, &acknowledged) {
+    let durability =
+        load.durability().ok_or("this workload does not know what a power failure may lose")?;
+    let (words, code) = match durability.find_loss(task, &acknowledged) {
         Ok(None) => return Ok(ExitCode::SUCCESS),
         Ok(Some(loss)) => (loss.words().to_string(), loss.exit_code()),
         Err(problem) => (problem, NOT_LOOKED),
@@ -127,7 +129,9 @@ fn perform() -> Result<ExitCode, String> {
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
         .map_err(|error| error.to_string())?;
     let text = read_below(io::stdin(), TASK_BYTES_MAX).map_err(|error| place(&error))?;
-    let task: WorkloadTask = serde_json::from_slice(&text).map_err(|error| place(&error))?;
+    let (mut spec, task): (WorkloadSpec, WorkloadTask) =
+        serde_json::from_slice(&text).map_err(|error| place(&error))?;
+    KINDS.parse(&mut spec).map_err(|error| place(&error))?;
     // Nothing that a tool of the workload prints gets into the report.
     let mut output = io::stdout()
         .as_fd()
@@ -137,16 +141,16 @@ fn perform() -> Result<ExitCode, String> {
         })
         .map_err(|error| format!("taking standard output for the report: {error}"))?;
     let stop = StopFlag::on_signals().map_err(|error| error.to_string())?;
-    let load = KINDS.open(&task.load)?;
+    let load = spec.parsed();
     let mut report = match task.stage {
         WorkloadStage::Setup => {
             let LaidOut { prepared, excluded_phases } = load.set_up(&task, stop.flag())?;
             WorkloadReport { prepared, excluded_phases, ..WorkloadReport::default() }
         }
         WorkloadStage::Run => load.run(&task, stop.flag())?,
-        WorkloadStage::Recheck => return recheck(&*load, &task),
+        WorkloadStage::Recheck => return recheck(load, &task),
     };
-    if KINDS.is_enclosed(&task.load) && !enclosure::is_inside() {
+    if spec.of_kind().is_enclosed && !enclosure::is_inside() {
         let free = "the workload could write wherever you can";
         let reason = enclosure::refusal().unwrap_or("it was not started in an enclosure");
         report.findings.push(format!("{free}: {reason}; run kurabe by sudo to keep it in"));

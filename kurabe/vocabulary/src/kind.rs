@@ -1,54 +1,77 @@
 //! The kinds of workload: what a study file and the command line write of one, and what can be asked of
 //! and done with one load of a kind.
 //!
-//! A kind is one file that implements [`Generator`], and one line in a table of [`WorkloadKind`]s. Flags,
+//! A kind is one file that implements [`FromKeys`] and the parts of [`Generator`], and one line in a table of [`WorkloadKind`]s. Flags,
 //! keys, completions and the reference come from that table.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::capacity::Capacity;
+use crate::capacity::{self, Capacity};
+use crate::command::CommandLine;
 use crate::quantity::{parse_duration, parse_size, size_text};
-use crate::report::{ExcludedPhase, WorkloadReport};
+use crate::report::{ExcludedPhase, TIME_METRIC, WorkloadReport};
 use crate::suggestion::unknown;
-use crate::workload::{Loss, WorkloadOptions, WorkloadSpec, WorkloadTarget, WorkloadTask};
+use crate::workload::{Loss, STORE_OPTION, WorkloadOptions, WorkloadTarget, WorkloadTask};
 
-/// A workload of one kind: what it needs, what it reports, and its work.
-pub trait Generator {
-    /// Reads what a person wrote.
-    fn parse(written: &Written<'_>) -> Result<Self, KeyError>
-    where
-        Self: Sized;
+/// A workload, as a value. It is asked and carried out in four parts; each has what most kinds need already.
+pub trait Generator: Describe + Preflight + Run + Send + Sync {}
+
+impl<G: Describe + Preflight + Run + Send + Sync> Generator for G {}
+
+/// What a person writes of a kind.
+pub trait FromKeys: Sized {
+    fn parse(written: &Written<'_>) -> Result<Self, KeyError>;
 
     /// Multiplies the amount of work in what a person wrote; a workload without an amount stays as it
     /// is.
-    fn scale(_written: &mut Keys, _factor: f64) -> Result<(), KeyError>
-    where
-        Self: Sized,
-    {
+    fn scale(_written: &mut Keys, _factor: f64) -> Result<(), KeyError> {
         Ok(())
     }
+}
 
+/// What a workload is and reports.
+pub trait Describe {
+    fn description(&self) -> Description;
+
+    /// What it is going to do, in words, and whether it fits; its files must have been read.
+    fn plan(&self, capacity: Option<&Capacity>) -> Result<String, String>;
+}
+
+/// What a workload is and reports, in values: a kind names those that are not the default.
+#[derive(Debug, Default)]
+pub struct Description {
+    /// The names of the metrics that it can report, the most important first.
+    pub metrics: Vec<String>,
+    /// The kinds of operation of which it can report latencies.
+    pub operations: Vec<String>,
+    /// The names of the checks that it makes; its files must have been read.
+    pub checks: Vec<String>,
     /// The measures of how much of it is done; the same ones for every workload of the kind, or none.
-    fn amounts(&self) -> Vec<Amount> {
-        Vec::new()
-    }
-
-    /// What is left of it without its amounts: loads in which this is equal differ in these alone.
-    fn settings(&self) -> Value;
-
+    pub amounts: Vec<Amount>,
     /// How much is done, in words; `None` where its name or its program says it all.
-    fn amount(&self) -> Option<String> {
-        None
-    }
+    pub amount: Option<String>,
+    /// What is left of it without its amounts: loads in which this is equal differ in these alone.
+    pub settings: Value,
+    /// Whether a run lasts long by itself, so that contenders gain nothing by turns.
+    pub lasts_long: bool,
+    /// Whether it lays something out before it is measured.
+    pub has_setup: bool,
+    /// The name of a job of it that trims the device on which it works, which no file system takes, and a device only
+    /// where the study lets blocks be discarded.
+    pub trims: Option<String>,
+}
 
+/// Whether a workload can run here.
+pub trait Preflight {
     /// Reads the files that it names (programs, jobs) into it. Touches nothing.
     ///
     /// Errors: a file that cannot be read or understood; the text points at the place.
@@ -56,19 +79,8 @@ pub trait Generator {
         Ok(())
     }
 
-    /// What is going to take a while to look through, when it is read.
-    fn slow_to_read(&self) -> Option<&Path> {
-        None
-    }
-
-    /// What this machine lacks, a line each with the next step; empty when nothing.
-    fn missing(&self) -> Vec<String> {
-        Vec::new()
-    }
-
-    /// The programs that it runs besides kurabe, where they are installed.
-    fn programs(&self) -> Vec<PathBuf> {
-        Vec::new()
+    fn needs(&self) -> Needs {
+        Needs::default()
     }
 
     /// Refuses options that the installed tool does not take. Nothing is refused where the tool is
@@ -79,44 +91,48 @@ pub trait Generator {
         Ok(())
     }
 
-    /// Refuses a workload that cannot run here: a tool that is missing, more data than there is capacity
-    /// for. Touches nothing; the workload's files must have been read.
+    /// Refuses a workload that cannot run here although nothing that it needs is missing: more data than there is
+    /// capacity for. Touches nothing; the workload's files must have been read.
     ///
-    /// Errors: what is missing, with the package; or both sizes.
-    fn check(&self, capacity: Option<&Capacity>) -> Result<(), String>;
-
-    /// What it is going to do, in words, and whether it fits; its files must have been read.
-    fn plan(&self, capacity: Option<&Capacity>) -> Result<String, String>;
-
-    /// The names of the metrics that it can report, the most important first.
-    fn metrics(&self) -> Vec<String>;
-
-    /// The kinds of operation of which it can report latencies.
-    fn operations(&self) -> Vec<String> {
-        Vec::new()
+    /// Errors: why, with both sizes.
+    fn check(&self, _capacity: Option<&Capacity>) -> Result<(), String> {
+        Ok(())
     }
 
-    /// The names of the checks that it makes; its files must have been read.
-    fn checks(&self) -> Vec<String> {
-        Vec::new()
+    /// Why it cannot work there, although loads of its kind can.
+    fn why_not_on(&self, _ground: BareTarget) -> Option<String> {
+        None
     }
+}
 
-    /// Whether a run lasts long by itself, so that contenders gain nothing by turns.
-    fn lasts_long(&self) -> bool {
-        false
-    }
+/// What a workload needs around it.
+#[derive(Debug, Default)]
+pub struct Needs {
+    /// What this machine lacks, a line each with the next step; empty when nothing.
+    pub missing: Vec<String>,
+    /// The programs that it runs besides kurabe, where they are installed.
+    pub programs: Vec<PathBuf>,
+    /// Files outside its target that it reads while it runs, as the user as whom it runs.
+    pub inputs: Vec<PathBuf>,
+    /// Whether it needs the network.
+    pub network: bool,
+    /// What is going to take a while to look through, when it is read.
+    pub slow_to_read: Option<PathBuf>,
+}
 
-    /// Whether it lays something out before it is measured.
-    fn has_setup(&self) -> bool {
-        false
-    }
-
-    /// Lays out what must be there before the run is measured.
+/// The work itself, in the process that carries it out.
+pub trait Run {
+    /// Lays out what must be there before the run is measured, where its description says that it does.
     ///
     /// Errors: what failed, in words for a record.
     fn set_up(&self, _task: &WorkloadTask, _stop: &AtomicBool) -> Result<LaidOut, String> {
         Ok(LaidOut::default())
     }
+
+    /// The measured part of a trial, or the part of it that the task names.
+    ///
+    /// Errors: what failed, in words for a record.
+    fn run(&self, task: &WorkloadTask, stop: &AtomicBool) -> Result<WorkloadReport, String>;
 
     /// In how many parts it can be run, on what was laid out once and in any order, while other
     /// contenders have their turns in between.
@@ -132,46 +148,20 @@ pub trait Generator {
         }
     }
 
-    /// Files outside its target that it reads while it runs, as the user as whom it runs.
-    fn inputs(&self) -> Vec<PathBuf> {
-        Vec::new()
+    /// How what it has made durable is looked for, where it says so.
+    fn durability(&self) -> Option<&dyn Durability> {
+        None
     }
+}
 
-    /// Whether it needs the network.
-    fn reaches_out(&self) -> bool {
-        false
-    }
-
-    /// The measured part of a trial, or the part of it that the task names.
-    ///
-    /// Errors: what failed, in words for a record.
-    fn run(&self, task: &WorkloadTask, stop: &AtomicBool) -> Result<WorkloadReport, String>;
-
-    /// Whether it says what it has made durable ([`WorkloadTask::acknowledgements`]) and can look for that
-    /// after a power cut.
-    fn acknowledges(&self) -> bool {
-        false
-    }
+/// A workload that says what it has made durable ([`WorkloadTask::acknowledgements`]).
+pub trait Durability {
+    /// Looks for what it had acknowledged, a line each, after a power cut.
+    fn find_loss(&self, task: &WorkloadTask, acknowledged: &str) -> Result<Option<Loss>, String>;
 
     /// Why it cannot look for that on a raw device, where it can on a file system.
     fn why_not_on_raw(&self) -> Option<String> {
         None
-    }
-
-    /// Why it cannot work there, although loads of its kind can.
-    fn why_not_on(&self, _ground: BareTarget) -> Option<String> {
-        None
-    }
-
-    /// The name of a job of it that trims the device on which it works, which no file system takes, and a device only
-    /// where the study lets blocks be discarded.
-    fn trims(&self) -> Option<String> {
-        None
-    }
-
-    /// Looks for what it had acknowledged, a line each, after a power cut.
-    fn find_loss(&self, _task: &WorkloadTask, _acknowledged: &str) -> Result<Option<Loss>, String> {
-        Err("this workload does not know what a power failure may lose".into())
     }
 }
 
@@ -388,11 +378,13 @@ pub struct WorkloadKind {
     /// Whether it is a server and its clients: kept in its contender as a user without rights, with sockets
     /// by which its processes talk.
     pub is_server: bool,
-    parse: fn(&Written<'_>) -> Result<WorkloadOptions, KeyError>,
+    parse: fn(&Written<'_>) -> Result<(WorkloadOptions, Parsed), KeyError>,
     scale: fn(&mut Keys, f64) -> Result<(), KeyError>,
-    read: fn(&WorkloadOptions) -> Result<WorkloadOptions, String>,
-    open: fn(&WorkloadOptions) -> Result<Box<dyn Generator>, String>,
+    read: fn(&WorkloadOptions) -> Result<(WorkloadOptions, Parsed), String>,
+    open: fn(&WorkloadOptions) -> Result<Parsed, String>,
 }
+
+type Parsed = Arc<dyn Generator>;
 
 impl fmt::Debug for WorkloadKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -402,7 +394,7 @@ impl fmt::Debug for WorkloadKind {
 
 impl WorkloadKind {
     /// The kind of workloads that `G` is.
-    pub const fn of<G: Generator + Serialize + DeserializeOwned + 'static>(
+    pub const fn of<G: FromKeys + Generator + Serialize + DeserializeOwned + 'static>(
         name: &'static str,
         keys: &'static [WorkloadKey],
         grounds: &'static [BareTarget],
@@ -413,14 +405,14 @@ impl WorkloadKind {
             grounds,
             is_enclosed: false,
             is_server: false,
-            parse: |written| G::parse(written).map(|load| options_of(&load)),
+            parse: |written| Ok(with_options(G::parse(written)?)),
             scale: G::scale,
             read: |options| {
                 let mut load: G = typed(options)?;
                 load.read()?;
-                Ok(options_of(&load))
+                Ok(with_options(load))
             },
-            open: |options| Ok(Box::new(typed::<G>(options)?)),
+            open: |options| Ok(Arc::new(typed::<G>(options)?)),
         }
     }
 
@@ -441,14 +433,15 @@ impl WorkloadKind {
     }
 
     /// What a person wrote of one, understood. Every key must be one of the kind's.
-    pub fn parse(&self, written: &Written<'_>) -> Result<WorkloadSpec, KeyError> {
+    pub fn parse(&'static self, written: &Written<'_>) -> Result<WorkloadSpec, KeyError> {
         for (name, value) in written.keys {
             let key = self.key(name).expect("the caller chose the kind by its keys");
             if let Some(problem) = key.form.problem(value) {
                 return Err(KeyError::new(name, problem));
             }
         }
-        Ok(WorkloadSpec { kind: self.name.into(), options: (self.parse)(written)? })
+        let (options, parsed) = (self.parse)(written)?;
+        Ok(WorkloadSpec { kind: self.name.into(), options, parsed: Some((self, parsed)) })
     }
 
     /// Multiplies the amount of work.
@@ -462,6 +455,10 @@ pub fn options_without(load: &impl Serialize, names: &[&str]) -> Value {
     let mut options = options_of(load);
     options.retain(|name, _| !names.contains(&name.as_str()));
     options.into()
+}
+
+fn with_options<G: Generator + Serialize + 'static>(load: G) -> (WorkloadOptions, Parsed) {
+    (options_of(&load), Arc::new(load))
 }
 
 fn options_of(load: &impl Serialize) -> WorkloadOptions {
@@ -507,48 +504,18 @@ impl WorkloadKinds {
         found
     }
 
-    fn of(self, load: &WorkloadSpec) -> Result<&'static WorkloadKind, String> {
-        self.find(&load.kind).ok_or_else(|| {
+    /// Parses a workload that was stored: in a plan, a trial's spec, a task. From then on it is a value.
+    ///
+    /// Errors: no kind is called so, or one is and does not have these options.
+    pub fn parse(self, stored: &mut WorkloadSpec) -> Result<(), String> {
+        let kind = self.find(&stored.kind).ok_or_else(|| {
             let names: Vec<&str> = self.0.iter().map(|kind| kind.name).collect();
-            unknown("kind of workload is called", &load.kind, &names)
-        })
-    }
-
-    /// A workload, ready to be asked and carried out.
-    pub fn open(self, load: &WorkloadSpec) -> Result<Box<dyn Generator>, String> {
-        (self.of(load)?.open)(&load.options)
-            .map_err(|problem| format!("the options of the workload {}: {problem}", load.kind))
-    }
-
-    /// Reads the files that a workload names (programs, jobs) into it. Touches nothing.
-    pub fn read(self, load: &mut WorkloadSpec) -> Result<(), String> {
-        load.options = (self.of(load)?.read)(&load.options)?;
+            unknown("kind of workload is called", &stored.kind, &names)
+        })?;
+        let parsed = (kind.open)(&stored.options)
+            .map_err(|problem| format!("the options of the workload {}: {problem}", stored.kind))?;
+        stored.parsed = Some((kind, parsed));
         Ok(())
-    }
-
-    /// Whether a workload is kept in its contender.
-    pub fn is_enclosed(self, load: &WorkloadSpec) -> bool {
-        self.find(&load.kind).is_some_and(|kind| kind.is_enclosed)
-    }
-
-    /// Whether a workload is a server.
-    pub fn is_server(self, load: &WorkloadSpec) -> bool {
-        self.find(&load.kind).is_some_and(|kind| kind.is_server)
-    }
-
-    /// Whether a workload needs the network.
-    pub fn reaches_out(self, load: &WorkloadSpec) -> bool {
-        self.open(load).is_ok_and(|load| load.reaches_out())
-    }
-
-    /// Whether a workload has an option of this name.
-    pub fn takes(self, load: &WorkloadSpec, option: &str) -> bool {
-        self.find(&load.kind).is_some_and(|kind| kind.key(option).is_some())
-    }
-
-    /// Whether a workload can work there.
-    pub fn works_on(self, load: &WorkloadSpec, ground: BareTarget) -> bool {
-        self.find(&load.kind).is_some_and(|kind| kind.grounds.contains(&ground))
     }
 
     /// The keys of the workloads that can work there: `objects, fio and fio-matrix`.
@@ -558,11 +525,146 @@ impl WorkloadKinds {
     }
 }
 
+/// A workload: a kind with its options, and what they mean.
+///
+/// It is parsed once, where it comes from: from what a person wrote by [`WorkloadKind::parse`], from JSON by
+/// [`WorkloadKinds::parse`]. A result can be reported whose kinds are unknown here: there nobody asks what the
+/// options mean.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct WorkloadSpec {
+    /// The kind, a word such as `fio-matrix`.
+    pub kind: String,
+    #[serde(flatten)]
+    options: WorkloadOptions,
+    #[serde(skip)]
+    parsed: Option<(&'static WorkloadKind, Parsed)>,
+}
+
+impl PartialEq for WorkloadSpec {
+    fn eq(&self, other: &WorkloadSpec) -> bool {
+        (&self.kind, &self.options) == (&other.kind, &other.options)
+    }
+}
+
+impl fmt::Debug for WorkloadSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {:?}", self.kind, self.options)
+    }
+}
+
+/// The kind of workloads that are commands: a process of the user's own, and none of kurabe's.
+const COMMAND_NAME: &str = "command";
+
+/// A command of the user's own. It is the one kind that the trial starts itself, and whose keys are
+/// the study's: what comes before and after any workload is a command too.
+pub const COMMAND: WorkloadKind = WorkloadKind::of::<CommandWorkload>(COMMAND_NAME, &[], &[]);
+
+#[derive(Serialize, Deserialize)]
+struct CommandWorkload {
+    command: CommandLine,
+}
+
+impl FromKeys for CommandWorkload {
+    fn parse(_: &Written<'_>) -> Result<CommandWorkload, KeyError> {
+        Err(KeyError::new(COMMAND_NAME, "is read by the study"))
+    }
+}
+
+impl Describe for CommandWorkload {
+    fn description(&self) -> Description {
+        Description {
+            metrics: vec![TIME_METRIC.into()],
+            settings: options_without(self, &[]),
+            ..Description::default()
+        }
+    }
+
+    fn plan(&self, _: Option<&Capacity>) -> Result<String, String> {
+        let lines = capacity::lines(&[("command", self.command.to_string())]);
+        Ok(lines + "what it writes is not known in advance\n")
+    }
+}
+
+impl Preflight for CommandWorkload {}
+
+impl Run for CommandWorkload {
+    fn run(&self, _: &WorkloadTask, _: &AtomicBool) -> Result<WorkloadReport, String> {
+        Err("a command is started without a task".into())
+    }
+}
+
+impl WorkloadSpec {
+    pub fn of_command(command: CommandLine) -> WorkloadSpec {
+        let (options, parsed) = with_options(CommandWorkload { command });
+        WorkloadSpec { kind: COMMAND_NAME.into(), options, parsed: Some((&COMMAND, parsed)) }
+    }
+
+    /// The command, of a workload that is one.
+    pub fn command(&self) -> Option<CommandLine> {
+        let value = self.options.get("command").filter(|_| self.kind == COMMAND_NAME)?;
+        serde_json::from_value(value.clone()).ok()
+    }
+
+    pub fn option(&self, name: &str) -> Option<&Value> {
+        self.options.get(name)
+    }
+
+    /// Seconds over which the workload counts its operations, of kinds that run for a time: they keep
+    /// them under this name.
+    pub fn counted_seconds(&self) -> Option<f64> {
+        self.option("seconds")?.as_f64()
+    }
+
+    fn known(&self) -> &(&'static WorkloadKind, Parsed) {
+        self.parsed.as_ref().expect("a workload is parsed where it comes from")
+    }
+
+    /// What kind of workload it is.
+    pub fn of_kind(&self) -> &'static WorkloadKind {
+        self.known().0
+    }
+
+    /// The workload, to be asked and carried out.
+    pub fn parsed(&self) -> &dyn Generator {
+        &*self.known().1
+    }
+
+    /// What cannot be done here: a tool that is missing, more data than there is capacity for.
+    pub fn check(&self, capacity: Option<&Capacity>) -> Result<(), String> {
+        match self.parsed().needs().missing.into_iter().next() {
+            Some(missing) => Err(missing),
+            None => self.parsed().check(capacity),
+        }
+    }
+
+    /// Whether it runs on a store, of which it can be given another one.
+    pub fn runs_on_store(&self) -> bool {
+        self.of_kind().key(STORE_OPTION).is_some()
+    }
+
+    /// The workload on this store.
+    pub fn on_store(mut self, store: &str) -> WorkloadSpec {
+        self.options.insert(STORE_OPTION.into(), store.into());
+        if let Some((kind, parsed)) = &mut self.parsed {
+            *parsed = (kind.open)(&self.options).expect("another store is no other form");
+        }
+        self
+    }
+
+    /// Reads the files that it names (programs, jobs) into it. Touches nothing.
+    pub fn read(&mut self) -> Result<(), String> {
+        let kind = self.of_kind();
+        let (options, parsed) = (kind.read)(&self.options)?;
+        (self.options, self.parsed) = (options, Some((kind, parsed)));
+        Ok(())
+    }
+}
+
 /// The directory of a target; workloads that need files are never given a device.
 pub fn directory_of(target: &WorkloadTarget) -> Result<&Path, String> {
     match target {
         WorkloadTarget::Directory(directory) => Ok(directory),
-        WorkloadTarget::Device(device) | WorkloadTarget::Minfs(device) => {
+        WorkloadTarget::Device(device) | WorkloadTarget::Library(device) => {
             Err(format!("this workload needs files, and {} is a device", device.display()))
         }
     }

@@ -33,6 +33,12 @@ pub fn unknown(what: &str, name: &str, known: &[&str]) -> String {
     format!("no {what} '{name}'; {advice}")
 }
 
+/// The same where there are hundreds of names: a list of them helps nobody.
+pub fn unknown_of_many(what: &str, name: &str, known: &[&str]) -> String {
+    let advice = did_you_mean(name, known).map(|advice| format!("; {advice}"));
+    format!("no {what} '{name}'{}", advice.unwrap_or_default())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -63,5 +69,10 @@ mod tests {
         );
         assert_eq!(message("x", &["ab", "cd"]), "no workload is called 'x'; there are ab, cd");
         assert_eq!(message("x", &[]), "no workload is called 'x'; there are none");
+        assert_eq!(
+            unknown_of_many("word is", "smal", &["small"]),
+            "no word is 'smal'; did you mean 'small'?"
+        );
+        assert_eq!(unknown_of_many("word is", "x", &["ab; there are c"]), "no word is 'x'");
     }
 }

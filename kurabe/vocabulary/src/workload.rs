@@ -1,6 +1,4 @@
-//! A workload as data: its kind and its options, and what the process is told that carries it out.
-//!
-//! Nothing here knows the kinds: their table is the business of who carries loads out.
+//! What the process is told that carries a workload out, and what a power cut may take.
 
 use std::path::PathBuf;
 
@@ -8,54 +6,16 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use serde_with_macros::skip_serializing_none;
 
-use crate::command::CommandLine;
-
 /// The options of a workload, by the kind's own names.
 pub type WorkloadOptions = Map<String, Value>;
-
-/// A workload: a kind with its options.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct WorkloadSpec {
-    /// The kind, a word such as `fio-matrix`.
-    pub kind: String,
-    #[serde(flatten)]
-    pub options: WorkloadOptions,
-}
-
-/// The kind of workloads that are commands: a process of the user's own, and none of kurabe's.
-pub const COMMAND_KIND: &str = "command";
 
 /// The option of workloads that run on a store: the store's name.
 pub const STORE_OPTION: &str = "store";
 
-impl WorkloadSpec {
-    pub fn of_command(command: CommandLine) -> WorkloadSpec {
-        let value = serde_json::to_value(command).expect("a command has a JSON form");
-        WorkloadSpec {
-            kind: COMMAND_KIND.into(),
-            options: [("command".to_string(), value)].into_iter().collect(),
-        }
-    }
-
-    /// The command, of a workload that is one.
-    pub fn command(&self) -> Option<CommandLine> {
-        let value = self.options.get("command").filter(|_| self.kind == COMMAND_KIND)?;
-        serde_json::from_value(value.clone()).ok()
-    }
-
-    /// Seconds over which the workload counts its operations, of kinds that run for a time: they keep
-    /// them under this name.
-    pub fn counted_seconds(&self) -> Option<f64> {
-        self.options.get("seconds")?.as_f64()
-    }
-}
-
-/// What `kurabe load` is told.
+/// What `kurabe load` is told besides the workload.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct WorkloadTask {
-    /// The workload; never a command.
-    pub load: WorkloadSpec,
     pub target: WorkloadTarget,
     /// The block device under the target, for its counters.
     pub device: Option<PathBuf>,
@@ -91,8 +51,8 @@ pub struct WorkloadTask {
 pub enum WorkloadTarget {
     Directory(PathBuf),
     Device(PathBuf),
-    /// A volume of minfs on this device, through the library.
-    Minfs(PathBuf),
+    /// A file system on this device, as a library in the workload's process.
+    Library(PathBuf),
 }
 
 /// Which part of a workload is to be done.

@@ -24,9 +24,9 @@ use std::sync::OnceLock;
 
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::thread::{CapabilitySet, capabilities};
-use vocabulary::workload::{WorkloadSpec, WorkloadTarget, WorkloadTask};
+use vocabulary::kind::WorkloadSpec;
+use vocabulary::workload::{WorkloadTarget, WorkloadTask};
 
-use crate::KINDS;
 use crate::sys::enclosed::{Enclosing, EnclosureSpec};
 use crate::sys::seccomp::Filter;
 use measure::acknowledge::received_file;
@@ -71,8 +71,8 @@ const KEPT: CapabilitySet = CapabilitySet::CHOWN
 impl Enclosure {
     /// What the process of a workload is kept in that does as another program's job says; nothing for other
     /// loads.
-    pub fn of_task(task: &WorkloadTask) -> Option<Enclosure> {
-        Self::of_workload(&task.load, &task.scratch, &task.target, task.acknowledgements.as_deref())
+    pub fn of_task(load: &WorkloadSpec, task: &WorkloadTask) -> Option<Enclosure> {
+        Self::of_workload(load, &task.scratch, &task.target, task.acknowledgements.as_deref())
     }
 
     fn of_workload(
@@ -81,29 +81,27 @@ impl Enclosure {
         target: &WorkloadTarget,
         acknowledgements: Option<&Path>,
     ) -> Option<Enclosure> {
-        if !KINDS.is_enclosed(load) {
+        if !load.of_kind().is_enclosed {
             return None;
         }
         let (directories, device) = match target {
             WorkloadTarget::Directory(directory) => (vec![directory.clone()], None),
-            WorkloadTarget::Device(device) | WorkloadTarget::Minfs(device) => {
+            WorkloadTarget::Device(device) | WorkloadTarget::Library(device) => {
                 (Vec::new(), Some(device.clone()))
             }
         };
-        let opened = KINDS.open(load).ok();
-        let (programs, inputs) =
-            opened.map(|load| (load.programs(), load.inputs())).unwrap_or_default();
+        let needs = load.parsed().needs();
         let beside = acknowledgements.map(received_file).filter(|file| file.exists());
         let own = acknowledgements.map(Path::to_path_buf).into_iter().chain(beside);
         Some(Enclosure {
             directories,
             memory: vec![scratch.to_path_buf()],
             files: own.collect(),
-            inputs,
-            programs,
+            inputs: needs.inputs,
+            programs: needs.programs,
             device,
-            is_online: KINDS.reaches_out(load),
-            is_server: KINDS.is_server(load),
+            is_online: needs.network,
+            is_server: load.of_kind().is_server,
         })
     }
 
@@ -243,7 +241,8 @@ mod tests {
     fn a_workload_on_other_machines_is_kept_in_and_has_the_network() {
         let enclosure = |nodes: &[&str]| {
             let load = serde_json::json!({ "kind": "fio", "text": "rw=read", "nodes": nodes });
-            let load: WorkloadSpec = serde_json::from_value(load).unwrap();
+            let mut load: WorkloadSpec = serde_json::from_value(load).unwrap();
+            crate::KINDS.parse(&mut load).unwrap();
             let target = WorkloadTarget::Directory("/mnt".into());
             Enclosure::of_workload(&load, Path::new("/own"), &target, None).unwrap()
         };

@@ -1,11 +1,10 @@
-//! The kinds of workload: one file each, which implements [`Generator`], and one line in [`KINDS`].
+//! The kinds of workload: one file each, which implements the parts of [`Generator`], and one line in [`KINDS`].
 //!
 //! A file here says what a kind is called, what can be written of it, what it needs and reports, and
 //! hands the work to the module beside it that does it.
 
 mod bonnie;
 mod coherence;
-mod command;
 mod database;
 mod dbench;
 mod fio;
@@ -22,12 +21,11 @@ mod tree;
 pub use coherence::late_metric;
 pub use merged::merged;
 
-use std::path::PathBuf;
 use std::time::SystemTime;
 
 #[cfg(doc)]
 use vocabulary::kind::Generator;
-use vocabulary::kind::WorkloadKinds;
+use vocabulary::kind::{COMMAND, Needs, WorkloadKinds};
 use vocabulary::report::{Latency, Series, SeriesMark, Unit};
 use vocabulary::workload::WorkloadTask;
 
@@ -38,7 +36,7 @@ use measure::latency::{LatencyRecording, LatencySummary};
 
 /// All kinds, in the order of the documentation.
 pub static KINDS: WorkloadKinds = WorkloadKinds(&[
-    command::KIND,
+    COMMAND,
     objects::KIND,
     tree::KIND,
     fio::KIND,
@@ -54,14 +52,16 @@ pub static KINDS: WorkloadKinds = WorkloadKinds(&[
     coherence::KIND,
 ]);
 
-/// Which of these tools are not installed, each with its package.
-fn missing_tools(tools: &[WorkloadTool]) -> Vec<String> {
-    tools.iter().filter_map(|tool| tool.locate().err()).map(String::from).collect()
-}
-
-/// Where those of these tools lie that are installed.
-fn programs_of(tools: &[WorkloadTool]) -> Vec<PathBuf> {
-    tools.iter().filter_map(|tool| Some(tool.locate().ok()?.path().into())).collect()
+/// What a workload needs that runs these tools: those that are missing, each with its package.
+fn tools(tools: &[WorkloadTool]) -> Needs {
+    let mut needs = Needs::default();
+    for tool in tools {
+        match tool.locate() {
+            Ok(found) => needs.programs.push(found.path().into()),
+            Err(missing) => needs.missing.push(missing.into()),
+        }
+    }
+    needs
 }
 
 /// The latencies of a recording, by kind, the overall ones last; none of a recording without any.
@@ -113,7 +113,7 @@ fn throughput_over_time(
 mod tests {
     use std::path::Path;
 
-    use vocabulary::kind::{KeyRole, Keys, Written};
+    use vocabulary::kind::{KeyRole, Keys, WorkloadSpec, Written};
 
     use super::*;
     use crate::dbench::drift::DriftCause;
@@ -145,19 +145,21 @@ mod tests {
             { "kind": "dbench-replay", "clients": 4, "seconds": 60, "load_file": "client.txt" },
             { "kind": "bonnie", "size_bytes": 1 << 30, "files": 16 },
         ]);
-        let loads: Vec<vocabulary::workload::WorkloadSpec> =
-            serde_json::from_value(stored.clone()).unwrap();
-        for load in &loads {
-            let opened = KINDS.open(load).unwrap();
-            assert!(!opened.metrics().is_empty(), "{load:?}");
+        let mut loads: Vec<WorkloadSpec> = serde_json::from_value(stored.clone()).unwrap();
+        for load in &mut loads {
+            KINDS.parse(load).unwrap();
+            assert!(!load.parsed().description().metrics.is_empty(), "{load:?}");
             assert_eq!(load.kind == "command", load.command().is_some(), "{load:?}");
         }
         assert_eq!(loads[7].counted_seconds(), Some(60.0));
         assert_eq!(serde_json::to_value(&loads).unwrap(), stored);
-        let unknown =
-            vocabulary::workload::WorkloadSpec { kind: "nap".into(), options: Default::default() };
-        let error = KINDS.open(&unknown).map(drop).unwrap_err();
+        let refused = |stored: serde_json::Value| {
+            KINDS.parse(&mut serde_json::from_value(stored).unwrap()).unwrap_err()
+        };
+        let error = refused(serde_json::json!({ "kind": "nap" }));
         assert!(error.contains("'nap'") && error.contains("dbench-replay"), "{error}");
+        let error = refused(serde_json::json!({ "kind": "dbench", "clients": "all" }));
+        assert!(error.starts_with("the options of the workload dbench: "), "{error}");
     }
 
     /// A workload's process has another working directory than the user, and resumed studies too.

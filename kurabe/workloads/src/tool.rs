@@ -419,10 +419,48 @@ fn start(
         None => command.spawn(),
     };
     let mut child = child.map_err(spawn_error)?;
+    let followed = follow(&mut child, started, time_max, stop);
+    let FollowedTool { status, printed, excess, stopped } = followed.map_err(spawn_error)?;
+    if let (Some(excess), false) = (excess, stopped) {
+        return Err(ToolError::Excessive { program, excess });
+    }
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    let text = |stream: usize| String::from_utf8_lossy(&printed[stream]).into_owned();
+    let finished = Finished {
+        program,
+        command: words.map(|word| word.to_string_lossy().into_owned()).collect(),
+        exit_code: status.code(),
+        signal: status.signal(),
+        elapsed_ns: u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX),
+        stdout: text(STDOUT),
+        stderr: text(STDERR),
+    };
+    match (stopped, status.success()) {
+        (true, _) => Err(ToolError::Stopped(Box::new(finished))),
+        (false, true) => Ok(finished),
+        (false, false) => Err(ToolError::Failed(Box::new(finished))),
+    }
+}
+
+/// How a tool ended, and what it printed until then.
+struct FollowedTool {
+    status: ExitStatus,
+    printed: [Vec<u8>; 2],
+    /// What it did too much of, so that it was ended.
+    excess: Option<String>,
+    stopped: bool,
+}
+
+/// Takes what a tool prints until it has ended, and ends it where it does too much or is to stop.
+fn follow(
+    child: &mut Child,
+    started: Instant,
+    time_max: Option<Duration>,
+    stop: &AtomicBool,
+) -> io::Result<FollowedTool> {
     let (sender, pieces) = mpsc::sync_channel(PIECES_MAX);
     read_pieces(child.stdout.take(), STDOUT, sender.clone());
     read_pieces(child.stderr.take(), STDERR, sender);
-
     let mut printed = [Vec::new(), Vec::new()];
     let mut stopped = false;
     let mut excess = None;
@@ -449,9 +487,9 @@ fn start(
                 }
             }
             Err(RecvTimeoutError::Timeout) => {
-                ended = child.try_wait().map_err(spawn_error)?;
+                ended = child.try_wait()?;
                 if ended.is_some() {
-                    finish_off(Pid::from_child(&child), &[]);
+                    finish_off(Pid::from_child(child), &[]);
                 }
             }
         }
@@ -460,32 +498,11 @@ fn start(
         }
         stopped |= stop.load(Ordering::Relaxed);
         if (stopped || excess.is_some()) && ended.is_none() {
-            ended = Some(end_family(&mut child).map_err(spawn_error)?);
+            ended = Some(end_family(child)?);
         }
     }
-    let status = match ended {
-        Some(status) => status,
-        None => child.wait().map_err(spawn_error)?,
-    };
-    if let (Some(excess), false) = (excess, stopped) {
-        return Err(ToolError::Excessive { program, excess });
-    }
-    let words = std::iter::once(command.get_program()).chain(command.get_args());
-    let text = |stream: usize| String::from_utf8_lossy(&printed[stream]).into_owned();
-    let finished = Finished {
-        program,
-        command: words.map(|word| word.to_string_lossy().into_owned()).collect(),
-        exit_code: status.code(),
-        signal: status.signal(),
-        elapsed_ns: u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX),
-        stdout: text(STDOUT),
-        stderr: text(STDERR),
-    };
-    match (stopped, status.success()) {
-        (true, _) => Err(ToolError::Stopped(Box::new(finished))),
-        (false, true) => Ok(finished),
-        (false, false) => Err(ToolError::Failed(Box::new(finished))),
-    }
+    let status = ended.map_or_else(|| child.wait(), Ok)?;
+    Ok(FollowedTool { status, printed, excess, stopped })
 }
 
 const STDOUT: usize = 0;

@@ -23,7 +23,7 @@ use trial::aged::{data_of, told};
 use trial::device;
 use trial::filesystem;
 use trust::{Directory, LockError};
-use vocabulary::workload::WorkloadSpec;
+use vocabulary::kind::WorkloadSpec;
 use workloads::age;
 use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
 

@@ -14,7 +14,8 @@ use lab::spec::{Cache, CommandLine, OutputTarget, TrialSpec, Workload};
 use lab::study::Study;
 use trial::device::{self, part_bytes};
 use trial::filesystem;
-use vocabulary::workload::WorkloadSpec;
+use trial::tool::says_full;
+use vocabulary::kind::WorkloadSpec;
 
 use super::preflight::ground_of;
 use super::processes::Processes;
@@ -48,8 +49,6 @@ const MAKING_MAX: Duration = Duration::from_secs(60);
 const IMAGE_BYTES_MAX: u64 = 64 << 30;
 /// What a trial spends on waiting for its device and on dropping caches, which a dry run leaves out.
 const SETTLING: Duration = Duration::from_millis(200);
-/// How a full file system is told of: by the C library, and by Rust programs.
-const OUT_OF_SPACE: [&str; 2] = ["No space left on device", "os error 28"];
 
 /// Tries what the study asks for. `first` is the trial that comes first.
 pub fn try_out(
@@ -279,9 +278,7 @@ impl<'a> Dry<'a> {
 
 fn is_out_of_space(record: &Record) -> bool {
     match &record.outcome {
-        Outcome::Failed { message, output, .. } => {
-            OUT_OF_SPACE.iter().any(|words| message.contains(words) || output.contains(words))
-        }
+        Outcome::Failed { message, output, .. } => says_full(message) || says_full(output),
         _ => false,
     }
 }

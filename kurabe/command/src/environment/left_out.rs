@@ -8,8 +8,7 @@ use trial::filesystem;
 use trial::lower;
 use trial::upper;
 use trust::Directory;
-use vocabulary::workload::{STORE_OPTION, WorkloadSpec};
-use workloads::KINDS;
+use vocabulary::kind::WorkloadSpec;
 
 use super::images::{built_for, image, lacks};
 use crate::exit::Failure;
@@ -29,9 +28,7 @@ fn leave_out(
 ) -> Result<(), Failure> {
     let baseline = study.contenders[study.baseline].label.clone();
     let mut left_out = Vec::new();
-    let lacks_of = |load: &WorkloadSpec| {
-        KINDS.open(load).map_or_else(|error| vec![error], |load| load.missing())
-    };
+    let lacks_of = |load: &WorkloadSpec| load.parsed().needs().missing;
     let workloads = &study.workloads;
     study.contenders.retain(|contender| {
         let in_guests = is_in_guests(contender);
@@ -45,7 +42,7 @@ fn leave_out(
     });
     let every_one_has_a_store = study.contenders.iter().all(|one| one.store.is_some());
     study.workloads.retain(|workload| {
-        let runs_as_written = !(every_one_has_a_store && KINDS.takes(&workload.load, STORE_OPTION));
+        let runs_as_written = !(every_one_has_a_store && workload.load.runs_on_store());
         let mut lacks = if runs_as_written { lacks_of(&workload.load) } else { Vec::new() };
         if let Some(command) = workload.load.command()
             && let Some(program) = missing_program(&command)

@@ -15,7 +15,6 @@ use trust::Directory;
 use trust::program::is_executable;
 use vocabulary::capacity::Capacity;
 use vocabulary::kind::BareTarget;
-use vocabulary::workload::STORE_OPTION;
 use workloads::KINDS;
 
 use super::{aged, left_out};
@@ -135,15 +134,16 @@ fn workload_problems(
 ) -> Vec<String> {
     let mut problems = command_problems(workload, study.directory.as_deref());
     let name = &workload.name;
-    let trimming = KINDS.open(&workload.load).ok().and_then(|load| load.trims());
+    let (kind, load) = (workload.load.of_kind(), workload.load.parsed());
     for form in study.forms_of(workload) {
-        if let Err(problem) = KINDS.open(&form.load).and_then(|load| load.check(capacity)) {
+        if let Err(problem) = form.load.check(capacity) {
             problems.push(format!("workload '{name}': {problem}"));
         }
     }
+    let trimming = load.description().trims;
     problems.extend(trimming.and_then(|job| trim_problem(study, workload, &job)));
     for contender in &study.contenders {
-        if let Some(store) = contender.store.as_ref().filter(|_| !runs_on_store(workload)) {
+        if let Some(store) = contender.store.as_ref().filter(|_| !workload.load.runs_on_store()) {
             problems.push(format!(
                 "workload '{name}' does not run on a store, so contender '{}' is only what '{store}' lies on; leave '{store} over' out, or give a program of the object language (--objects FILE)",
                 contender.label
@@ -151,26 +151,19 @@ fn workload_problems(
         }
         let access = filesystem::by_name(contender.file_system()).map(|f| f.access);
         let Some(ground) = access.and_then(ground_of) else { continue };
-        let load = KINDS.open(&workload.on(contender).load);
-        let why_not = load.ok().and_then(|load| load.why_not_on(ground));
-        if let Some(why) = why_not {
+        if let Some(why) = workload.on(contender).load.parsed().why_not_on(ground) {
             problems.push(format!("workload '{name}': contender '{}': {why}", contender.label));
         }
-        if !KINDS.works_on(&workload.load, ground) {
+        if !kind.grounds.contains(&ground) {
             let others = KINDS.named_on(ground).join(" or ");
             problems.push(format!(
                 "workload '{name}': the workload {} needs a mounted file system, which contender '{}' is not; leave that contender out, or use {others}",
-                workload.load.kind,
+                kind.name,
                 contender.label
             ));
         }
     }
     problems
-}
-
-/// Whether a workload's load is one for stores.
-fn runs_on_store(workload: &Workload) -> bool {
-    KINDS.takes(&workload.load, STORE_OPTION)
 }
 
 /// Why a job that trims cannot run on the contenders of a study.
@@ -198,7 +191,7 @@ pub fn ground_of(access: Access) -> Option<BareTarget> {
     match access {
         Access::Mounted => None,
         Access::RawDevice => Some(BareTarget::Raw),
-        Access::MinfsLibrary => Some(BareTarget::Library),
+        Access::Library => Some(BareTarget::Library),
     }
 }
 
@@ -216,7 +209,7 @@ fn user_problems(study: &Study) -> Vec<String> {
         }
         let access = filesystem::by_name(contender.file_system()).map(|f| f.access);
         let why = match (access, contender.directory()) {
-            (Some(Access::RawDevice | Access::MinfsLibrary), _) => {
+            (Some(Access::RawDevice | Access::Library), _) => {
                 "its workload opens the device itself, which only root may; leave that contender or --user out".into()
             }
             (_, Some(directory)) if !user.enters(directory) => format!(
@@ -251,7 +244,7 @@ fn unusable(workload: &Workload, user: &User) -> Vec<String> {
             )
         })
     });
-    let inputs = KINDS.open(&workload.load).map(|load| load.inputs()).unwrap_or_default();
+    let inputs = workload.load.parsed().needs().inputs;
     let unread = inputs.iter().filter(|path| !user.reads(path)).map(|path| {
         let path = path.display();
         format!(
@@ -344,14 +337,10 @@ fn relative_words(program: &str) -> String {
 /// Reads the programs and jobs that the workloads name.
 pub fn read_files(study: &mut Study) -> Result<(), Failure> {
     for workload in &mut study.workloads {
-        if let Ok(load) = KINDS.open(&workload.load)
-            && let Some(path) = load.slow_to_read()
-        {
+        if let Some(path) = workload.load.parsed().needs().slow_to_read {
             terminal::note(&format!("looking through {}", path.display()));
         }
-        KINDS
-            .read(&mut workload.load)
-            .map_err(refused(format_args!("workload '{}'", workload.name)))?;
+        workload.load.read().map_err(refused(format_args!("workload '{}'", workload.name)))?;
     }
     Ok(())
 }

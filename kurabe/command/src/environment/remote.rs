@@ -14,6 +14,7 @@ use lab::spec::TrialSpec;
 use lab::study::Study;
 use serde::{Deserialize, Serialize};
 use trial::stop::StopFlag;
+use workloads::KINDS;
 
 use super::left_out::leave_out_missing;
 use super::processes::{LOOK_INTERVAL, NodeCommand};
@@ -123,6 +124,7 @@ fn serve(
         ask = asks.recv();
     }
     let Ok(RemoteRequest::Examine { mut study, destroy }) = ask else { return Ok(Vec::new()) };
+    study.parse_workloads(KINDS).map_err(Failure::refused)?;
     leave_out_missing(&mut study)?;
     let mut here = ThisMachine::default();
     here.orders = Some(orders);

@@ -10,7 +10,6 @@ use lab::words::grouped;
 use trial::device::{DeviceRequest, part_bytes};
 use trial::filesystem;
 use vocabulary::capacity::Capacity;
-use workloads::KINDS;
 
 use crate::exit::Failure;
 
@@ -123,7 +122,7 @@ fn why_not(study: &Study, workload: &Workload, request: &DeviceRequest) -> Optio
             return unwanted(&format!("{reason} as its part of {}", study.device));
         }
     }
-    let lasts_long = KINDS.open(&workload.load).is_ok_and(|load| load.lasts_long());
+    let lasts_long = workload.load.parsed().description().lasts_long;
     let kind = &workload.load.kind;
     lasts_long.then(|| Why::Unwanted(format!("a run of {kind} lasts long by itself")))
 }
@@ -169,7 +168,5 @@ fn impossible(study: &Study, workload: &Workload, request: &DeviceRequest) -> Op
         }
     }
     let capacity = Capacity { bytes, holder: format!("one of {parts} parts of the device") };
-    let check =
-        |form: &Workload| KINDS.open(&form.load).and_then(|load| load.check(Some(&capacity)));
-    study.forms_of(workload).iter().find_map(|form| check(form).err())
+    study.forms_of(workload).iter().find_map(|form| form.load.check(Some(&capacity)).err())
 }

@@ -25,6 +25,7 @@ use lab::study::Study;
 use serde_json::json;
 use trial::device::FillProgress;
 use trial::stop::StopFlag;
+use workloads::KINDS;
 
 use super::lines::{self, Allowance, LineWriter, Lines, StreamEvent};
 use super::processes::{LOOK_INTERVAL, STOP_GRACE};
@@ -515,12 +516,13 @@ impl Environment for SshHost {
             RemoteReply::Examined { examined } => Some(*examined),
             _ => None,
         });
-        let examined = examined.map_err(|failure| match &self.lost {
+        let mut examined = examined.map_err(|failure| match &self.lost {
             // As long as it has said nothing it has touched nothing.
             Some(why) => Failure::refused(format!("kurabe does not start on {}: {why}", self.name)),
             None => failure,
         })?;
         // The study is kept here, and what is kept can be gone on with.
+        examined.study.parse_workloads(KINDS).map_err(Failure::refused)?;
         if is_part(&examined.study, &study) {
             let notes = foreign_list(&self.name, examined.notes);
             Ok(Examined { notes, ..examined })

@@ -19,7 +19,6 @@ use trial::crash::CrashReport;
 use trial::filesystem::{self, Access};
 use trust::{CONTENTS_DIRECTORY_MODE, Directory};
 use vocabulary::check::DURABILITY;
-use workloads::KINDS;
 
 use super::crash::{believe_check, control_states, keep, path_of};
 use crate::exit::Failure;
@@ -198,13 +197,11 @@ fn unjudged(workload: &Workload, on_raw: bool) -> Option<String> {
         let is_told = workload.check.is_some();
         return (!is_told).then(|| "nothing says what may be lost; give --check".into());
     }
-    match KINDS.open(&workload.load) {
-        Ok(load) if load.acknowledges() && on_raw => load.why_not_on_raw(),
-        Ok(load) if load.acknowledges() => None,
-        Ok(_) => Some(format!(
+    match workload.load.parsed().durability() {
+        Some(durability) => on_raw.then(|| durability.why_not_on_raw()).flatten(),
+        None => Some(format!(
             "the workload {kind} does not say what it has made durable (docs/durability.md says which do)"
         )),
-        Err(problem) => Some(problem.to_string()),
     }
 }
 

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use lab::contender::Known;
 use lab::study::{Catalogue, QuickText, Reduced, Study, StudyError, StudyText};
 use publications::ReportedMetrics;
+use vocabulary::kind::WorkloadSpec;
 use vocabulary::suggestion;
-use vocabulary::workload::WorkloadSpec;
 use workloads::KINDS;
 
 use super::flags::{RunArgs, StudyArgs};
@@ -114,7 +114,7 @@ pub struct StudyProfile {
 impl StudyProfile {
     /// What of the whole study the one that is carried out is.
     pub fn reduces(&self, whole: &Study, here: &Study) -> Option<Reduced> {
-        Reduced::between(KINDS, whole, here, self.quick, self.remedy)
+        Reduced::between(whole, here, self.quick, self.remedy)
     }
 
     /// Fits a quick profile to contenders in guests. What it takes at most holds for this machine, and
@@ -172,13 +172,11 @@ impl StudySource {
 /// The names of the metrics and of the operations of a workload. Of some the operations are known once
 /// its files were read; a file that cannot be read is an error of its own, told when it is needed.
 fn names_of(mut load: WorkloadSpec) -> (Vec<String>, Vec<String>) {
-    let of = |load: &WorkloadSpec| KINDS.open(load).map(|load| (load.metrics(), load.operations()));
-    let names = of(&load).unwrap_or_default();
-    if names.1.is_empty() && KINDS.read(&mut load).is_ok() {
-        of(&load).unwrap_or_default()
-    } else {
-        names
+    let mut described = load.parsed().description();
+    if described.operations.is_empty() && load.read().is_ok() {
+        described = load.parsed().description();
     }
+    (described.metrics, described.operations)
 }
 
 /// Refuses what the study says of a publication where it cannot be read, or names what the study

@@ -154,7 +154,7 @@ impl SoFar<'_> {
         let ended = together.iter().map(|one| one.started_unix_ns.saturating_add(one.elapsed_ns));
         let of_workload = |one: &&lab::spec::Workload| one.name == record.workload;
         let workload = self.plan.study.workloads.iter().find(of_workload);
-        let parts = workload.map_or(1, |workload| parts_of(&workload.load));
+        let parts = workload.map_or(1, |workload| workload.load.parsed().parts());
         let runs = together.iter().flat_map(|one| &one.slices);
         let repeated = runs.filter(|run| run.round >= parts).map(lab::slice::RunRecord::time_ns);
         let ns = ended.max().unwrap_or_default().saturating_sub(begun);

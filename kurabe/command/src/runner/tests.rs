@@ -13,6 +13,7 @@ use lab::result::{PLAN_FILE, RECORDS_FILE, StoredResult};
 use lab::slice::RunRecord;
 use lab::study::{CommandText, StudyText, WorkloadText};
 use tempfile::TempDir;
+use workloads::KINDS;
 
 use super::*;
 
@@ -246,7 +247,8 @@ impl<'a> Mock<'a> {
     fn sit(&self) -> StudyEnd {
         self.begun.borrow_mut().clear();
         self.stopped.set(false);
-        let (mut writer, stored) = ResultWriter::resume(&self.directory).unwrap();
+        let (mut writer, mut stored) = ResultWriter::resume(&self.directory).unwrap();
+        stored.plan.study.parse_workloads(KINDS).unwrap();
         assert_eq!(stored.plan, self.plan);
         let mut records = stored.records;
         self.before.set(records.len() + stored.superseded.len());

@@ -56,18 +56,16 @@ fn in_flags(error: StudyError) -> Failure {
 /// Refuses options that a tool would refuse later, so that nothing is printed that cannot run.
 fn check_options(study: &Study) -> Result<(), Failure> {
     for workload in &study.workloads {
-        KINDS
-            .open(&workload.load)
-            .and_then(|load| load.check_options())
-            .map_err(refused(format_args!("workload '{}'", workload.name)))?;
+        let checked = workload.load.parsed().check_options();
+        checked.map_err(refused(format_args!("workload '{}'", workload.name)))?;
     }
     Ok(())
 }
 
 /// Refuses gates on checks that nothing in the study makes.
 fn check_gates(study: &Study) -> Result<(), Failure> {
-    let loads = study.workloads.iter().filter_map(|workload| KINDS.open(&workload.load).ok());
-    let mut known: Vec<String> = loads.flat_map(|load| load.checks()).collect();
+    let described = study.workloads.iter().map(|workload| workload.load.parsed().description());
+    let mut known: Vec<String> = described.flat_map(|described| described.checks).collect();
     known.extend(study.durability.map(|_| DURABILITY.into()));
     for gate in &study.gates {
         let Ok(Condition::Check { check, .. }) = condition::parse(gate) else { continue };
@@ -103,7 +101,7 @@ fn print_plan(mut study: Study, destroy: Option<&str>) -> Result<u8, Failure> {
     for workload in &study.workloads {
         let refused =
             |problem| Failure::refused(format!("workload '{}': {problem}", workload.name));
-        let plan_of = |form: &Workload| KINDS.open(&form.load)?.plan(capacity.as_ref());
+        let plan_of = |form: &Workload| form.load.parsed().plan(capacity.as_ref());
         let plans = study.forms_of(workload).iter().map(plan_of).collect::<Result<Vec<_>, _>>();
         let mut plans = plans.map_err(refused)?;
         plans.dedup();
@@ -159,7 +157,7 @@ pub fn file_of(text: &StudyText) -> String {
 }
 
 pub fn resume(args: &ResumeArgs) -> Result<u8, Failure> {
-    let (writer, stored) =
+    let (writer, mut stored) =
         ResultWriter::resume(&args.directory).map_err(|error| foreign(&args.directory, error))?;
     for damage in &stored.damage {
         terminal::note(&format!("kurabe: {damage}"));
@@ -170,6 +168,7 @@ pub fn resume(args: &ResumeArgs) -> Result<u8, Failure> {
         filesystem::of(contender)
             .map_err(refused(format_args!("contender '{}'", contender.label)))?;
     }
+    stored.plan.study.parse_workloads(KINDS).map_err(Failure::refused)?;
     durability::believe_checks(&stored.plan.study)?;
     // What was planned is carried out, or refused.
     let study = Study { leave_out_missing: false, ..stored.plan.study.clone() };

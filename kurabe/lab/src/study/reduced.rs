@@ -6,7 +6,6 @@
 use serde::{Deserialize, Serialize};
 use serde_with_macros::skip_serializing_none;
 
-use vocabulary::kind::WorkloadKinds;
 use vocabulary::words::share_text;
 
 use super::Study;
@@ -53,19 +52,13 @@ pub struct ReducedPart {
 
 impl Reduced {
     /// What `here` carries out of `whole`; None where it is all of it.
-    pub fn between(
-        kinds: WorkloadKinds,
-        whole: &Study,
-        here: &Study,
-        quick: bool,
-        remedy: &str,
-    ) -> Option<Reduced> {
+    pub fn between(whole: &Study, here: &Study, quick: bool, remedy: &str) -> Option<Reduced> {
         let loads: Vec<ReducedWorkload> = here
             .workloads
             .iter()
             .filter_map(|workload| {
                 let other = whole.workloads.iter().find(|other| other.name == workload.name)?;
-                let parts = parts(kinds, &other.load, &workload.load);
+                let parts = parts(&other.load, &workload.load);
                 let workload = workload.name.clone();
                 (!parts.is_empty()).then_some(ReducedWorkload { workload, parts })
             })
@@ -117,17 +110,15 @@ impl ReducedPart {
 }
 
 /// The measures in which a workload differs from the whole one, and whether it is another one besides.
-fn parts(kinds: WorkloadKinds, whole: &WorkloadSpec, here: &WorkloadSpec) -> Vec<ReducedPart> {
+fn parts(whole: &WorkloadSpec, here: &WorkloadSpec) -> Vec<ReducedPart> {
     let another = |what: &str| ReducedPart { what: what.into(), share: None, amounts: None };
-    let of_kind = whole.kind == here.kind;
-    let opened = kinds.open(whole).ok().zip(kinds.open(here).ok()).filter(|_| of_kind);
-    let Some((whole, here)) = opened else {
-        return if whole == here { Vec::new() } else { vec![another("another workload")] };
-    };
+    if whole.kind != here.kind {
+        return vec![another("another workload")];
+    }
+    let (whole, here) = (whole.parsed().description(), here.parsed().description());
     let mut parts = Vec::new();
-    let of_whole = whole.amounts();
-    for amount in here.amounts() {
-        let Some(all) = of_whole.iter().find(|all| all.what == amount.what) else { continue };
+    for amount in here.amounts {
+        let Some(all) = whole.amounts.iter().find(|all| all.what == amount.what) else { continue };
         if all.value != amount.value && all.value > 0.0 {
             let amounts = format!("{} of {}", amount.words, all.words);
             parts.push(ReducedPart {
@@ -137,7 +128,7 @@ fn parts(kinds: WorkloadKinds, whole: &WorkloadSpec, here: &WorkloadSpec) -> Vec
             });
         }
     }
-    if whole.settings() != here.settings() {
+    if whole.settings != here.settings {
         let is_first = parts.is_empty();
         parts.push(another(if is_first { "another workload" } else { "other settings besides" }));
     }

@@ -217,17 +217,7 @@ impl WorkloadText {
             }
         }
         if let Some(option) = keys.keys().find(|option| kind.key(option).is_none()) {
-            let takers = kinds.0.iter().filter(|kind| kind.key(option).is_some());
-            let takers: Vec<String> = takers
-                .flat_map(|kind| kind.keys.iter().filter(|key| key.names_workload()))
-                .map(|key| key.name.to_string())
-                .collect();
-            let problem = format!(
-                "is an option of {}, not of {}; leave it out",
-                crate::words::list(&takers),
-                key.name
-            );
-            return Err(error(field(option), problem));
+            return Err(error(field(option), foreign_option(option, key, kinds)));
         }
         if self.shell.is_some() {
             return Err(error(
@@ -243,7 +233,7 @@ impl WorkloadText {
         }
         let written = Written { keys: &keys, name: self.name.as_deref() };
         let load = kind.parse(&written).map_err(|found| error(field(&found.key), found.problem))?;
-        let amount = kinds.open(&load).ok().and_then(|load| load.amount());
+        let amount = load.parsed().description().amount;
         let shell = vec!["sh".to_string()];
         let line = |name: &str, text: &CommandText| {
             resolve_command(text, Some(&shell), values)
@@ -280,6 +270,15 @@ impl WorkloadText {
             ..Workload::of(name, load)
         })
     }
+}
+
+/// What is wrong with an option of other workloads than the one that `key` names.
+fn foreign_option(option: &str, key: &WorkloadKey, kinds: WorkloadKinds) -> String {
+    let takers = kinds.0.iter().filter(|kind| kind.key(option).is_some());
+    let takers = takers.flat_map(|kind| kind.keys.iter().filter(|key| key.names_workload()));
+    let takers: Vec<String> = takers.map(|key| key.name.to_string()).collect();
+    let takers = crate::words::list(&takers);
+    format!("is an option of {takers}, not of {}; leave it out", key.name)
 }
 
 /// `make jobs=4`: a name with the values that tell it from others of this name.

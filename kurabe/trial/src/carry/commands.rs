@@ -11,8 +11,8 @@ impl Trial<'_> {
         let (words, further) = match self.spec.workload.load.command() {
             Some(command) => (command.words(), Vec::new()),
             None => {
-                let tools = KINDS.open(&self.spec.workload.load).map(|load| load.programs());
-                (vec!["/proc/self/exe".into()], tools.unwrap_or_default())
+                let needs = self.spec.workload.load.parsed().needs();
+                (vec!["/proc/self/exe".into()], needs.programs)
             }
         };
         self.record.programs_bytes = match &self.user {
@@ -48,7 +48,7 @@ impl Trial<'_> {
         if let Some(setup) = &self.spec.workload.setup {
             self.users_command(Phase::Setup, setup, directory)?;
         }
-        if !KINDS.open(&self.spec.workload.load).map_err(StepFailure::of)?.has_setup() {
+        if !self.spec.workload.load.parsed().description().has_setup {
             return Ok(());
         }
         let (command, channel) =
@@ -103,13 +103,12 @@ impl Trial<'_> {
     ) -> Result<(CommandLine, WorkloadChannel), StepFailure> {
         let target = match (self.access, &self.node) {
             (Access::RawDevice, Some(node)) => WorkloadTarget::Device(node.path().into()),
-            (Access::MinfsLibrary, Some(node)) => WorkloadTarget::Minfs(node.path().into()),
+            (Access::Library, Some(node)) => WorkloadTarget::Library(node.path().into()),
             _ => WorkloadTarget::Directory(directory.to_path_buf()),
         };
         // Mounting it anew would undo what the setup did to the mount.
         let is_as_mounted = self.is_mounted_as_recorded(instance);
         let task = WorkloadTask {
-            load: self.spec.workload.load.clone(),
             target,
             device: self.node.as_ref().map(|node| node.path().into()),
             device_bytes: self.device_bytes,
@@ -123,8 +122,8 @@ impl Trial<'_> {
             scratch: self.workload_place()?,
             prepared: self.prepared.clone(),
         };
-        let channel =
-            WorkloadChannel::begin(&task).map_err(failed("writing the workload's task"))?;
+        let channel = WorkloadChannel::begin(&self.spec.workload.load, &task)
+            .map_err(failed("writing the workload's task"))?;
         Ok((WorkloadChannel::command(self.user.as_ref())?, channel))
     }
 

@@ -16,6 +16,7 @@ use lab::slice::{RunRecord, RunYield};
 use vocabulary::report::WorkloadReport;
 
 use super::*;
+use crate::tool::says_full;
 
 /// How often a trial that waits for its turn looks whether it is asked to stop.
 const STOP_INTERVAL: Duration = Duration::from_millis(50);
@@ -77,7 +78,7 @@ impl Trial<'_> {
         let commands = tools.commands().len();
         let mut waiting_since = self.reading();
         (self.emit)(&Event::Ready);
-        let load = KINDS.open(&self.spec.workload.load).map_err(StepFailure::of)?;
+        let load = self.spec.workload.load.parsed();
         let mut parts: Vec<RunYield> = Vec::new();
         while let TrialCommand::Slice { round, position, part, last } = self.wait_for_turn(tools)? {
             let begun = self.reading();
@@ -153,7 +154,7 @@ impl Trial<'_> {
         {
             remove_slices(&root, tools);
         }
-        if self.access == Access::MinfsLibrary {
+        if self.access == Access::Library {
             // It has no directories, and the workload's file may be there already.
             instance.make(tools)?;
         }
@@ -167,16 +168,17 @@ impl Trial<'_> {
     /// Whether a trial failed because its part of the device is full.
     ///
     /// The space that is left tells it, unless the workload's program removed its files before it ended, or
-    /// there are none to be counted. Then only the program knew the error, and said it in the words of the
-    /// C library, which kurabe's tools and generators speak in English (`LC_ALL=C`). Those of a user's
-    /// command in another language are not understood.
+    /// there are none to be counted. Then only the program knew the error, and said it ([`says_full`]); a user's
+    /// command in another language is not understood.
     fn is_full(&self, root: &Path, failure: &StepFailure) -> bool {
         let StepFailure::Failed { message, output } = failure else { return false };
         let is_left =
             |space: FileSystemSpace| space.free_bytes >= space.total_bytes / FREE_SHARE_MIN;
         let has_files = self.access == Access::Mounted;
-        let words = ["No space left on device", workloads::IS_FULL, workloads::DOES_NOT_FIT];
-        [message, output].into_iter().any(|text| words.iter().any(|words| text.contains(words)))
+        let of_store = [workloads::IS_FULL, workloads::DOES_NOT_FIT];
+        let says =
+            |text: &String| of_store.iter().any(|words| text.contains(words)) || says_full(text);
+        [message, output].into_iter().any(says)
             || (has_files && space(root).is_some_and(|space| !is_left(space)))
     }
 

@@ -13,9 +13,7 @@ use std::time::{Duration, Instant};
 use crash::{CrashState, FlushPolicy, Log};
 use lab::spec::{CommandLine, OutputTarget};
 use serde_json::Value;
-use vocabulary::kind::Generator;
 use vocabulary::workload::{WorkloadStage, WorkloadTarget, WorkloadTask};
-use workloads::KINDS;
 
 use super::judge::{Receiver, Spent, code_text};
 use super::{ACK_VARIABLE, Setting, TEARDOWN_MAX};
@@ -76,15 +74,6 @@ impl<'a> Bench<'a> {
         self.disks().take(log.clone()).map_err(served_failure)
     }
 
-    /// The workload, where it is one of kurabe's own.
-    pub fn own_workload(&self) -> Result<Option<Box<dyn Generator>>, StepFailure> {
-        let load = &self.setting.spec.workload.load;
-        match load.command() {
-            Some(_) => Ok(None),
-            None => KINDS.open(load).map(Some).map_err(StepFailure::of),
-        }
-    }
-
     /// The command that carries out one part of kurabe's own workload, and the channel with it.
     pub fn channel(
         &self,
@@ -97,13 +86,12 @@ impl<'a> Bench<'a> {
         let node = self.node();
         let target = match self.file_system()?.access {
             Access::RawDevice => WorkloadTarget::Device(node.path().into()),
-            Access::MinfsLibrary => WorkloadTarget::Minfs(node.path().into()),
+            Access::Library => WorkloadTarget::Library(node.path().into()),
             Access::Mounted => WorkloadTarget::Directory(instance.directory()),
         };
         let place = self.workload_place();
         let made = std::fs::create_dir_all(&place);
         let task = WorkloadTask {
-            load: spec.workload.load.clone(),
             target,
             device: Some(node.path().into()),
             device_bytes: Some(self.setting.cuts.size_bytes),
@@ -118,7 +106,7 @@ impl<'a> Bench<'a> {
             prepared,
         };
         let channel = made
-            .and_then(|()| WorkloadChannel::begin(&task))
+            .and_then(|()| WorkloadChannel::begin(&spec.workload.load, &task))
             .map_err(failed("writing the workload's task"))?;
         Ok((WorkloadChannel::command(None)?, channel))
     }

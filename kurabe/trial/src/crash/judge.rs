@@ -272,8 +272,7 @@ impl Bench<'_> {
         std::fs::write(&file, &acknowledged.0)
             .map_err(failed(format_args!("writing {}", file.display())))?;
         let workload = &spec.workload;
-        let own = self.own_workload()?.filter(|load| load.acknowledges());
-        let (line, channel) = match (&workload.check, own) {
+        let (line, channel) = match (&workload.check, workload.load.parsed().durability()) {
             (Some(check), _) => (with_arguments(check, &instance.directory(), &file), None),
             (None, Some(_)) => {
                 let (line, channel) =

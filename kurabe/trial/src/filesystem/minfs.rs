@@ -34,7 +34,7 @@ pub static MINFS_FUSE: FileSystem = FileSystem {
 /// `minfs`. The library writes to the device itself.
 pub static MINFS: FileSystem = FileSystem {
     tools: TOOLS,
-    access: Access::MinfsLibrary,
+    access: Access::Library,
     takes_turns: true,
     has_copies: true,
     size_bytes_min: SIZE_BYTES_MIN,

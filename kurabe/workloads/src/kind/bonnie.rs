@@ -1,21 +1,19 @@
 //! The installed bonnie++: every test's rate is compared; its greatest latencies and its own
 //! output are kept.
 
-use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use vocabulary::capacity::{self, Capacity};
 use vocabulary::kind::{
-    Amount, FILE_STEP_BYTES, Form, Generator, KeyError, Keys, WorkloadKey, WorkloadKind, Written,
-    directory_of, options_without, scale_size,
+    Amount, Describe, Description, FILE_STEP_BYTES, Form, FromKeys, KeyError, Keys, Needs,
+    Preflight, Run, WorkloadKey, WorkloadKind, Written, directory_of, options_without, scale_size,
 };
 use vocabulary::quantity::size_text;
 use vocabulary::report::{Metric, Unit, WorkloadReport};
 use vocabulary::workload::WorkloadTask;
 
-use super::{missing_tools, programs_of};
+use super::tools;
 use crate::bonnie::{Bonnie, BonnieReport, RateUnit, TESTS, bonnie};
 use crate::tool::WorkloadTool;
 
@@ -42,7 +40,7 @@ struct BonnieWorkload {
     files: u32,
 }
 
-impl Generator for BonnieWorkload {
+impl FromKeys for BonnieWorkload {
     fn parse(written: &Written<'_>) -> Result<BonnieWorkload, KeyError> {
         Ok(BonnieWorkload { size_bytes: written.size("size", SIZE_DEFAULT)?, files: FILES_DEFAULT })
     }
@@ -50,36 +48,19 @@ impl Generator for BonnieWorkload {
     fn scale(keys: &mut Keys, factor: f64) -> Result<(), KeyError> {
         scale_size(keys, "size", SIZE_DEFAULT, factor, FILE_STEP_BYTES)
     }
+}
 
-    fn amounts(&self) -> Vec<Amount> {
-        vec![Amount::size("the files' size", self.size_bytes)]
-    }
-
-    fn settings(&self) -> Value {
-        options_without(self, &["size_bytes"])
-    }
-
-    fn amount(&self) -> Option<String> {
-        Some(format!("files of {}", size_text(self.size_bytes)))
-    }
-
-    fn missing(&self) -> Vec<String> {
-        missing_tools(&[WorkloadTool::Bonnie])
-    }
-
-    fn programs(&self) -> Vec<PathBuf> {
-        programs_of(&[WorkloadTool::Bonnie])
-    }
-
-    fn check(&self, capacity: Option<&Capacity>) -> Result<(), String> {
-        WorkloadTool::Bonnie.locate()?;
-        let needer = "bonnie++'s files take";
-        capacity::check(
-            needer,
-            self.size_bytes,
-            capacity,
-            "give another --size, or a larger device",
-        )
+impl Describe for BonnieWorkload {
+    fn description(&self) -> Description {
+        let tests = || TESTS.into_iter().map(|(test, _)| test);
+        Description {
+            metrics: tests().map(metric_name).chain(tests().map(longest_name)).collect(),
+            amounts: vec![Amount::size("the files' size", self.size_bytes)],
+            amount: Some(format!("files of {}", size_text(self.size_bytes))),
+            settings: options_without(self, &["size_bytes"]),
+            lasts_long: true,
+            ..Description::default()
+        }
     }
 
     fn plan(&self, capacity: Option<&Capacity>) -> Result<String, String> {
@@ -89,16 +70,20 @@ impl Generator for BonnieWorkload {
             ("creation", format!("{created} empty files, in order and at random")),
         ]) + &capacity::verdict(self.size_bytes, capacity))
     }
+}
 
-    fn metrics(&self) -> Vec<String> {
-        let tests = || TESTS.into_iter().map(|(test, _)| test);
-        tests().map(metric_name).chain(tests().map(longest_name)).collect()
+impl Preflight for BonnieWorkload {
+    fn needs(&self) -> Needs {
+        tools(&[WorkloadTool::Bonnie])
     }
 
-    fn lasts_long(&self) -> bool {
-        true
+    fn check(&self, capacity: Option<&Capacity>) -> Result<(), String> {
+        let remedy = "give another --size, or a larger device";
+        capacity::check("bonnie++'s files take", self.size_bytes, capacity, remedy)
     }
+}
 
+impl Run for BonnieWorkload {
     fn run(&self, task: &WorkloadTask, stop: &AtomicBool) -> Result<WorkloadReport, String> {
         let plan = Bonnie {
             directory: directory_of(&task.target)?,

@@ -4,11 +4,10 @@ use std::net::IpAddr;
 use std::sync::atomic::AtomicBool;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use vocabulary::capacity::{self, Capacity};
 use vocabulary::kind::{
-    Amount, Form, Generator, KeyError, Keys, WorkloadKey, WorkloadKind, Written, directory_of,
-    options_without,
+    Amount, Describe, Description, Form, FromKeys, KeyError, Keys, Preflight, Run, WorkloadKey,
+    WorkloadKind, Written, directory_of, options_without,
 };
 use vocabulary::report::{Metric, Unit, WorkloadReport};
 use vocabulary::workload::WorkloadTask;
@@ -39,7 +38,7 @@ pub fn late_metric(question: &str) -> String {
     format!("{LATE} of {question}")
 }
 
-impl Generator for CoherenceWorkload {
+impl FromKeys for CoherenceWorkload {
     fn parse(written: &Written<'_>) -> Result<CoherenceWorkload, KeyError> {
         match written.whole("coherence").unwrap_or_default() {
             0 => Err(KeyError::new("coherence", "0 questions have no answers; ask 1 or more")),
@@ -52,21 +51,21 @@ impl Generator for CoherenceWorkload {
         keys.insert("coherence".into(), ((f64::from(questions) * factor).ceil() as u32).into());
         Ok(())
     }
+}
 
-    fn amounts(&self) -> Vec<Amount> {
-        vec![Amount::new("the questions", self.questions.into(), self.questions.to_string())]
-    }
-
-    fn settings(&self) -> Value {
-        options_without(self, &["questions"])
-    }
-
-    fn amount(&self) -> Option<String> {
-        Some(format!("{} questions", self.questions))
-    }
-
-    fn check(&self, _: Option<&Capacity>) -> Result<(), String> {
-        Ok(())
+impl Describe for CoherenceWorkload {
+    fn description(&self) -> Description {
+        let questions = self.questions;
+        let each = QUESTIONS.iter().map(|question| late_metric(question.name));
+        Description {
+            metrics: std::iter::once(LATE.to_string()).chain(each).collect(),
+            checks: QUESTIONS.iter().map(|question| question.name.into()).collect(),
+            amounts: vec![Amount::new("the questions", questions.into(), questions.to_string())],
+            amount: Some(format!("{questions} questions")),
+            settings: options_without(self, &["questions"]),
+            lasts_long: true,
+            ..Description::default()
+        }
     }
 
     fn plan(&self, _: Option<&Capacity>) -> Result<String, String> {
@@ -76,20 +75,11 @@ impl Generator for CoherenceWorkload {
             ("each in turn", names.join(", ")),
         ]))
     }
+}
 
-    fn metrics(&self) -> Vec<String> {
-        let each = QUESTIONS.iter().map(|question| late_metric(question.name));
-        std::iter::once(LATE.to_string()).chain(each).collect()
-    }
+impl Preflight for CoherenceWorkload {}
 
-    fn checks(&self) -> Vec<String> {
-        QUESTIONS.iter().map(|question| question.name.into()).collect()
-    }
-
-    fn lasts_long(&self) -> bool {
-        true
-    }
-
+impl Run for CoherenceWorkload {
     fn run(&self, task: &WorkloadTask, stop: &AtomicBool) -> Result<WorkloadReport, String> {
         let directory = directory_of(&task.target)?;
         let (member, first) = surroundings()?;

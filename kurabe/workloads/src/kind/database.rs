@@ -22,15 +22,15 @@ use serde_json::{Map, Value, json};
 use vocabulary::capacity::{self, Capacity};
 use vocabulary::cost::Phase::{Checkpoint, Create, Load, Shutdown, Start};
 use vocabulary::kind::{
-    Amount, Form, Generator, KeyError, Keys, LaidOut, WorkloadKey, Written, directory_of,
-    options_without,
+    Amount, Describe, Description, Durability, Form, FromKeys, KeyError, Keys, LaidOut, Needs,
+    Preflight, Run, WorkloadKey, Written, directory_of, options_without,
 };
 use vocabulary::quantity::parse_size;
 use vocabulary::report::{Metric, OVERALL_OPERATION, Unit, WorkloadReport};
-use vocabulary::suggestion::unknown;
+use vocabulary::suggestion::{unknown, unknown_of_many};
 use vocabulary::workload::{Loss, WorkloadTask};
 
-use super::{histogram_log, latencies, missing_tools, programs_of};
+use super::{histogram_log, latencies, tools};
 use crate::excluded_phase::ExcludedPhaseBegun;
 use crate::tool::{Finished, ToolError, WorkloadTool};
 
@@ -59,7 +59,9 @@ pub(super) enum ServerPurpose {
 }
 
 /// A database and its work. Its server is a value that has ended when it is gone.
-pub(super) trait Database: Debug + Serialize + DeserializeOwned + 'static {
+pub(super) trait Database:
+    Debug + Send + Sync + Serialize + DeserializeOwned + 'static
+{
     const TOOLS: &'static [WorkloadTool];
     /// The name of its directory in the contender.
     const DIRECTORY: &'static str;
@@ -252,11 +254,9 @@ pub(super) fn check_names(
 ) -> Result<(), String> {
     let is_known = |name: &str| known.iter().any(|one| one.eq_ignore_ascii_case(name));
     match settings.iter().find(|(name, _)| !name.contains('.') && !is_known(name)) {
-        // A list of hundreds helps nobody.
         Some((name, _)) => {
-            let problem = unknown(&format!("setting of {product} is called"), name, known);
-            let short = problem.split("; there are ").next().unwrap_or_default();
-            Err(format!("{key}: {short}"))
+            let what = format!("setting of {product} is called");
+            Err(format!("{key}: {}", unknown_of_many(&what, name, known)))
         }
         None => Ok(()),
     }
@@ -484,7 +484,7 @@ impl<D: Database> DatabaseWorkload<D> {
     }
 }
 
-impl<D: Database> Generator for DatabaseWorkload<D> {
+impl<D: Database> FromKeys for DatabaseWorkload<D> {
     fn parse(written: &Written<'_>) -> Result<DatabaseWorkload<D>, KeyError> {
         D::parse(written, seconds_of(written)?).map(DatabaseWorkload)
     }
@@ -495,42 +495,22 @@ impl<D: Database> Generator for DatabaseWorkload<D> {
         keys.insert("time".into(), format!("{seconds}s").into());
         Ok(())
     }
+}
 
-    fn amounts(&self) -> Vec<Amount> {
+impl<D: Database> Describe for DatabaseWorkload<D> {
+    fn description(&self) -> Description {
         let seconds = self.0.seconds();
-        vec![Amount::new("the counted time", seconds.into(), format!("{seconds} s"))]
-    }
-
-    fn settings(&self) -> Value {
-        options_without(self, &["seconds"])
-    }
-
-    fn amount(&self) -> Option<String> {
-        Some(format!("{}, {} s counted", self.0.amount(), self.0.seconds()))
-    }
-
-    fn read(&mut self) -> Result<(), String> {
-        self.0.read()
-    }
-
-    fn missing(&self) -> Vec<String> {
-        missing_tools(D::TOOLS)
-    }
-
-    fn programs(&self) -> Vec<PathBuf> {
-        programs_of(D::TOOLS)
-    }
-
-    fn check_options(&self) -> Result<(), String> {
-        self.0.check_settings()
-    }
-
-    fn check(&self, capacity: Option<&Capacity>) -> Result<(), String> {
-        for tool in D::TOOLS {
-            tool.locate()?;
+        let operations = D::OPERATIONS.iter().chain([&OVERALL_OPERATION]);
+        Description {
+            metrics: vec![D::METRIC.into(), D::STALL.into()],
+            operations: operations.map(|name| name.to_string()).collect(),
+            amounts: vec![Amount::new("the counted time", seconds.into(), format!("{seconds} s"))],
+            amount: Some(format!("{}, {seconds} s counted", self.0.amount())),
+            settings: options_without(self, &["seconds"]),
+            lasts_long: true,
+            has_setup: true,
+            ..Description::default()
         }
-        self.0.check_settings()?;
-        capacity::check(D::NEEDS.0, self.0.needed_bytes(), capacity, D::NEEDS.1)
     }
 
     fn plan(&self, capacity: Option<&Capacity>) -> Result<String, String> {
@@ -538,23 +518,28 @@ impl<D: Database> Generator for DatabaseWorkload<D> {
         lines.push(("time", format!("{} s", self.0.seconds())));
         Ok(capacity::lines(&lines) + &capacity::verdict(self.0.needed_bytes(), capacity))
     }
+}
 
-    fn metrics(&self) -> Vec<String> {
-        vec![D::METRIC.into(), D::STALL.into()]
+impl<D: Database> Preflight for DatabaseWorkload<D> {
+    fn read(&mut self) -> Result<(), String> {
+        self.0.read()
     }
 
-    fn operations(&self) -> Vec<String> {
-        D::OPERATIONS.iter().chain([&OVERALL_OPERATION]).map(|name| name.to_string()).collect()
+    fn needs(&self) -> Needs {
+        tools(D::TOOLS)
     }
 
-    fn lasts_long(&self) -> bool {
-        true
+    fn check_options(&self) -> Result<(), String> {
+        self.0.check_settings()
     }
 
-    fn has_setup(&self) -> bool {
-        true
+    fn check(&self, capacity: Option<&Capacity>) -> Result<(), String> {
+        self.0.check_settings()?;
+        capacity::check(D::NEEDS.0, self.0.needed_bytes(), capacity, D::NEEDS.1)
     }
+}
 
+impl<D: Database> Run for DatabaseWorkload<D> {
     fn set_up(&self, task: &WorkloadTask, stop: &AtomicBool) -> Result<LaidOut, String> {
         let data = self.data(task)?;
         let creating = ExcludedPhaseBegun::now(task);
@@ -632,10 +617,13 @@ impl<D: Database> Generator for DatabaseWorkload<D> {
         })
     }
 
-    fn acknowledges(&self) -> bool {
-        self.0.bytes_of_commit().is_some_and(|bytes| bytes > 0)
+    fn durability(&self) -> Option<&dyn Durability> {
+        let writes = self.0.bytes_of_commit().is_some_and(|bytes| bytes > 0);
+        writes.then_some(self as &dyn Durability)
     }
+}
 
+impl<D: Database> Durability for DatabaseWorkload<D> {
     fn find_loss(&self, task: &WorkloadTask, acknowledged: &str) -> Result<Option<Loss>, String> {
         let data = self.data(task)?;
         if !data.exists() {

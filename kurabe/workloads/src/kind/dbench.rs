@@ -1,16 +1,15 @@
 //! dbench and its replay: the throughput is compared. Of the installed dbench its own table and output
 //! are kept, of the replay the latency of every operation.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use vocabulary::capacity::{self, Capacity};
 use vocabulary::kind::{
-    Amount, Form, Generator, KeyError, Keys, WorkloadKey, WorkloadKind, Written, directory_of,
-    options_without,
+    Amount, Describe, Description, Durability, Form, FromKeys, KeyError, Keys, Needs, Preflight,
+    Run, WorkloadKey, WorkloadKind, Written, directory_of, options_without,
 };
 use vocabulary::path::UserPath;
 use vocabulary::report::{
@@ -19,7 +18,7 @@ use vocabulary::report::{
 use vocabulary::words::{counted, thousands};
 use vocabulary::workload::{Loss, WorkloadTask};
 
-use super::{histogram_log, missing_tools, programs_of, throughput_over_time};
+use super::{histogram_log, throughput_over_time, tools};
 use crate::dbench::drift::{IntervalBytes, drift_of};
 use crate::dbench::durable;
 use crate::dbench::real::{Dbench, DbenchReport, dbench, packaged_load};
@@ -77,7 +76,7 @@ struct DbenchWorkload {
     load_file: Option<UserPath>,
 }
 
-impl Generator for DbenchWorkload {
+impl FromKeys for DbenchWorkload {
     fn parse(written: &Written<'_>) -> Result<DbenchWorkload, KeyError> {
         let seconds = seconds(written)?;
         let Some(text) = written.text(REPLAY_KEY) else {
@@ -106,53 +105,22 @@ impl Generator for DbenchWorkload {
         keys.insert("time".into(), format!("{seconds}s").into());
         Ok(())
     }
+}
 
-    fn amounts(&self) -> Vec<Amount> {
-        let words = format!("{} s", self.seconds);
-        vec![Amount::new("the counted time", self.seconds.into(), words)]
-    }
-
-    fn settings(&self) -> Value {
-        options_without(self, &["seconds"])
-    }
-
-    fn amount(&self) -> Option<String> {
-        let clients = counted(self.clients as usize, "client");
-        Some(format!("{clients}, {} s counted", self.seconds))
-    }
-
-    fn read(&mut self) -> Result<(), String> {
-        self.load_file.as_deref().map_or(Ok(()), |path| parse(path).map(drop))
-    }
-
-    fn missing(&self) -> Vec<String> {
-        match &self.load_file {
-            None => missing_tools(&[WorkloadTool::Dbench]),
-            Some(path) if path.is_file() => Vec::new(),
-            Some(path) => vec![format!(
-                "the load file {} is not there; dbench brings one; {}",
-                path.display(),
-                trust::program::how_to_install(&[WorkloadTool::Dbench.package()])
-            )],
+impl Describe for DbenchWorkload {
+    fn description(&self) -> Description {
+        let (clients, seconds) = (counted(self.clients as usize, "client"), self.seconds);
+        // The operations of dbench's table, of which the replay has the latencies too.
+        let operations = OperationKind::counted().map(|operation| operation.to_string());
+        Description {
+            metrics: metrics(0.0, 0.0).into_iter().map(|metric| metric.name).collect(),
+            operations: operations.chain([OVERALL_OPERATION.into()]).collect(),
+            amounts: vec![Amount::new("the counted time", seconds.into(), format!("{seconds} s"))],
+            amount: Some(format!("{clients}, {seconds} s counted")),
+            settings: options_without(self, &["seconds"]),
+            lasts_long: true,
+            ..Description::default()
         }
-    }
-
-    fn programs(&self) -> Vec<PathBuf> {
-        if self.load_file.is_none() { programs_of(&[WorkloadTool::Dbench]) } else { Vec::new() }
-    }
-
-    fn inputs(&self) -> Vec<PathBuf> {
-        self.load_file.iter().map(|path| path.to_path_buf()).collect()
-    }
-
-    fn check(&self, capacity: Option<&Capacity>) -> Result<(), String> {
-        if self.load_file.is_none() {
-            WorkloadTool::Dbench.locate()?;
-        }
-        let Some(file) = self.file()? else { return Ok(()) };
-        let needer = format!("the files of {} clients take", self.clients);
-        let remedy = "take fewer clients, or a larger device";
-        capacity::check(&needer, self.needed_bytes(&file), capacity, remedy)
     }
 
     fn plan(&self, capacity: Option<&Capacity>) -> Result<String, String> {
@@ -172,21 +140,35 @@ impl Generator for DbenchWorkload {
         entries.push(("files of a client", most));
         Ok(capacity::lines(&entries) + &capacity::verdict(self.needed_bytes(&file), capacity))
     }
+}
 
-    fn metrics(&self) -> Vec<String> {
-        metrics(0.0, 0.0).into_iter().map(|metric| metric.name).collect()
+impl Preflight for DbenchWorkload {
+    fn read(&mut self) -> Result<(), String> {
+        self.load_file.as_deref().map_or(Ok(()), |path| parse(path).map(drop))
     }
 
-    /// The operations of dbench's table, of which the replay has the latencies too.
-    fn operations(&self) -> Vec<String> {
-        let names = OperationKind::counted().map(|operation| operation.to_string());
-        names.chain([OVERALL_OPERATION.into()]).collect()
+    fn needs(&self) -> Needs {
+        let Some(path) = &self.load_file else { return tools(&[WorkloadTool::Dbench]) };
+        let mut needs = Needs { inputs: vec![path.to_path_buf()], ..Needs::default() };
+        if !path.is_file() {
+            needs.missing.push(format!(
+                "the load file {} is not there; dbench brings one; {}",
+                path.display(),
+                trust::program::how_to_install(&[WorkloadTool::Dbench.package()])
+            ));
+        }
+        needs
     }
 
-    fn lasts_long(&self) -> bool {
-        true
+    fn check(&self, capacity: Option<&Capacity>) -> Result<(), String> {
+        let Some(file) = self.file()? else { return Ok(()) };
+        let needer = format!("the files of {} clients take", self.clients);
+        let remedy = "take fewer clients, or a larger device";
+        capacity::check(&needer, self.needed_bytes(&file), capacity, remedy)
     }
+}
 
+impl Run for DbenchWorkload {
     fn run(&self, task: &WorkloadTask, stop: &AtomicBool) -> Result<WorkloadReport, String> {
         let directory = directory_of(&task.target)?;
         if let Some(path) = &self.load_file {
@@ -212,10 +194,12 @@ impl Generator for DbenchWorkload {
     }
 
     /// The installed dbench says nothing of its syncs.
-    fn acknowledges(&self) -> bool {
-        self.load_file.is_some()
+    fn durability(&self) -> Option<&dyn Durability> {
+        self.load_file.is_some().then_some(self as &dyn Durability)
     }
+}
 
+impl Durability for DbenchWorkload {
     fn find_loss(&self, task: &WorkloadTask, acknowledged: &str) -> Result<Option<Loss>, String> {
         Ok(durable::find_loss(directory_of(&task.target)?, acknowledged))
     }

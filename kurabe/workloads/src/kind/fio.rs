@@ -11,15 +11,15 @@ use trust::Refused;
 use vocabulary::capacity::{self, Capacity};
 use vocabulary::check::CONTENTS;
 use vocabulary::kind::{
-    Amount, BareTarget, Form, Generator, KeyError, Keys, LaidOut, WorkloadKey, WorkloadKind,
-    Written, scaled_bytes,
+    Amount, BareTarget, Describe, Description, Durability, Form, FromKeys, KeyError, Keys, LaidOut,
+    Needs, Preflight, Run, WorkloadKey, WorkloadKind, Written, scaled_bytes,
 };
 use vocabulary::path::UserPath;
 use vocabulary::quantity::{parse_duration, parse_size, size_text};
 use vocabulary::report::{Latency, OVERALL_OPERATION, Series, Unit, WorkloadReport};
 use vocabulary::workload::{Loss, WorkloadTarget, WorkloadTask};
 
-use super::{histogram_log, latencies, missing_tools, programs_of};
+use super::{histogram_log, latencies, tools};
 use crate::enclosure;
 use crate::fio::jobfile::{Variables, read_include};
 use crate::fio::run::JobSeries;
@@ -109,7 +109,7 @@ impl FioWorkload {
     }
 }
 
-impl Generator for FioWorkload {
+impl FromKeys for FioWorkload {
     fn parse(written: &Written<'_>) -> Result<FioWorkload, KeyError> {
         let text = written.text("fio").unwrap_or_default().to_string();
         if text.trim().is_empty() {
@@ -156,97 +156,53 @@ impl Generator for FioWorkload {
         keys.insert("fio".into(), scaled.into());
         Ok(())
     }
+}
 
-    fn amounts(&self) -> Vec<Amount> {
-        let words = self.text.split_whitespace().filter_map(amount_of);
-        words
-            .map(|(key, measure)| {
-                let what = format!("fio's {}", key.trim_start_matches('-'));
-                match measure {
-                    Measure::Bytes(bytes) => Amount::size(what, bytes),
-                    Measure::Seconds(seconds) => Amount::new(what, seconds, format!("{seconds} s")),
-                }
-            })
-            .collect()
-    }
-
-    fn settings(&self) -> Value {
-        let words = self.text.split_whitespace();
-        let words = words.map(|word| amount_of(word).map_or(word, |(key, _)| key));
-        let words = words.collect::<Vec<_>>();
-        serde_json::json!([self.path, words, self.rank, self.as_written, self.nodes])
-    }
-
-    fn amount(&self) -> Option<String> {
-        self.path.is_none().then(|| self.text.clone())
-    }
-
-    /// Reads the job file and what it includes into the workload, and refuses one that names another place.
-    fn read(&mut self) -> Result<(), String> {
-        for (name, value) in &mut self.variables {
-            *value = std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
-        }
-        if let Some(path) = &self.path {
-            self.text =
-                trust::file::read_text(path).map_err(|refused| format!("job file {refused}"))?;
-            self.includes = includes(&self.text, path, &self.variables)?;
-        }
-        let groups = Groups::of(&somewhere(self)?);
-        match &self.rank {
-            Some(rank) => {
-                groups.check_rank(rank).map_err(|problem| format!("--fio-rank: {problem}"))
+impl Describe for FioWorkload {
+    /// Of a job file most is known once it was read.
+    fn description(&self) -> Description {
+        let words = || self.text.split_whitespace();
+        let amounts = words().filter_map(amount_of).map(|(key, measure)| {
+            let what = format!("fio's {}", key.trim_start_matches('-'));
+            match measure {
+                Measure::Bytes(bytes) => Amount::size(what, bytes),
+                Measure::Seconds(seconds) => Amount::new(what, seconds, format!("{seconds} s")),
             }
-            None => Ok(()),
+        });
+        let settings = words().map(|word| amount_of(word).map_or(word, |(key, _)| key));
+        let settings = settings.collect::<Vec<_>>();
+        let described = Description {
+            amounts: amounts.collect(),
+            amount: self.path.is_none().then(|| self.text.clone()),
+            settings: serde_json::json!([
+                self.path,
+                settings,
+                self.rank,
+                self.as_written,
+                self.nodes
+            ]),
+            lasts_long: true,
+            has_setup: true,
+            ..Description::default()
+        };
+        let Ok(job) = job(self) else { return described };
+        let (groups, need) = (Groups::of(&job), need(&job));
+        let added = self.rank.as_deref().and_then(|rank| groups.added_metric(rank));
+        let mut operations = groups.operations();
+        if !operations.is_empty() {
+            operations.push(OVERALL_OPERATION.into());
         }
-    }
-
-    fn missing(&self) -> Vec<String> {
-        missing_tools(&[WorkloadTool::Fio])
-    }
-
-    fn programs(&self) -> Vec<PathBuf> {
-        programs_of(&[WorkloadTool::Fio])
-    }
-
-    /// Refuses options that the installed fio does not take, where there is one and the job is at
-    /// hand.
-    fn check_options(&self) -> Result<(), String> {
-        if WorkloadTool::Fio.locate().is_err() || self.text.is_empty() {
-            return Ok(());
+        let mut trimming = job.jobs().filter(|(index, _)| trims_a_device(&job, *index));
+        let is_known = need.unknown_jobs == 0 && need.jobs_without_size == 0;
+        Description {
+            metrics: added.into_iter().chain(groups.metrics()).collect(),
+            operations,
+            checks: verifies_any(&job).then(|| CONTENTS.into()).into_iter().collect(),
+            trims: trimming.next().map(|(_, section)| section.name.clone()),
+            // A job of a known amount, that is done soon, is a turn by itself.
+            lasts_long: is_timed(&job) || !is_known || self.bytes(&need) > TURN_BYTES_MAX,
+            ..described
         }
-        understood(&somewhere(self)?)
-    }
-
-    /// Refuses jobs that the installed fio does not understand, or whose files are larger than their
-    /// capacity.
-    fn check(&self, capacity: Option<&Capacity>) -> Result<(), String> {
-        understood(&somewhere(self)?)?;
-        for file in self.inputs() {
-            enclosure::check_shown(&file)
-                .map_err(|why| format!("'read_iolog={}': {why}", file.display()))?;
-        }
-        let job = job(self)?;
-        let unwritten = unwritten(&job);
-        if !unwritten.is_empty() {
-            return Err(format!(
-                "{} would verify what nobody wrote, since the files are laid out with random data; write them in a job before it, with the same 'verify'",
-                unwritten.join(", ")
-            ));
-        }
-        if !self.nodes.is_empty() && verifies_any(&job) {
-            return Err(
-                "a job that verifies runs on this machine; leave its verify or the nodes out"
-                    .into(),
-            );
-        }
-        let need = need(&job);
-        if !self.nodes.is_empty() && need.jobs_without_size > 0 {
-            return Err(
-                "on nodes each job says its size, since the nodes share the space; add 'size='"
-                    .into(),
-            );
-        }
-        check_capacity(self.bytes(&need), capacity)
     }
 
     fn plan(&self, capacity: Option<&Capacity>) -> Result<String, String> {
@@ -300,27 +256,79 @@ impl Generator for FioWorkload {
         }
         Ok(capacity::lines(&entries) + &capacity::verdict(self.bytes(&need), capacity))
     }
+}
 
-    /// Those that the job can have; of a job file they are known once it was read.
-    fn metrics(&self) -> Vec<String> {
-        let Ok(groups) = job(self).map(|job| Groups::of(&job)) else { return Vec::new() };
-        let added = self.rank.as_deref().and_then(|rank| groups.added_metric(rank));
-        added.into_iter().chain(groups.metrics()).collect()
-    }
-
-    fn operations(&self) -> Vec<String> {
-        let of_groups = |job| Groups::of(&job).operations();
-        let mut operations = job(self).map(of_groups).unwrap_or_default();
-        if !operations.is_empty() {
-            operations.push(OVERALL_OPERATION.into());
+impl Preflight for FioWorkload {
+    /// Reads the job file and what it includes into the workload, and refuses one that names another place.
+    fn read(&mut self) -> Result<(), String> {
+        for (name, value) in &mut self.variables {
+            *value = std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
         }
-        operations
+        if let Some(path) = &self.path {
+            self.text =
+                trust::file::read_text(path).map_err(|refused| format!("job file {refused}"))?;
+            self.includes = includes(&self.text, path, &self.variables)?;
+        }
+        let groups = Groups::of(&somewhere(self)?);
+        match &self.rank {
+            Some(rank) => {
+                groups.check_rank(rank).map_err(|problem| format!("--fio-rank: {problem}"))
+            }
+            None => Ok(()),
+        }
     }
 
-    fn has_setup(&self) -> bool {
-        true
+    fn needs(&self) -> Needs {
+        Needs {
+            inputs: self.replayed(),
+            network: !self.nodes.is_empty(),
+            ..tools(&[WorkloadTool::Fio])
+        }
     }
 
+    /// Refuses options that the installed fio does not take, where there is one and the job is at
+    /// hand.
+    fn check_options(&self) -> Result<(), String> {
+        if WorkloadTool::Fio.locate().is_err() || self.text.is_empty() {
+            return Ok(());
+        }
+        understood(&somewhere(self)?)
+    }
+
+    /// Refuses jobs that the installed fio does not understand, or whose files are larger than their
+    /// capacity.
+    fn check(&self, capacity: Option<&Capacity>) -> Result<(), String> {
+        understood(&somewhere(self)?)?;
+        for file in self.replayed() {
+            enclosure::check_shown(&file)
+                .map_err(|why| format!("'read_iolog={}': {why}", file.display()))?;
+        }
+        let job = job(self)?;
+        let unwritten = unwritten(&job);
+        if !unwritten.is_empty() {
+            return Err(format!(
+                "{} would verify what nobody wrote, since the files are laid out with random data; write them in a job before it, with the same 'verify'",
+                unwritten.join(", ")
+            ));
+        }
+        if !self.nodes.is_empty() && verifies_any(&job) {
+            return Err(
+                "a job that verifies runs on this machine; leave its verify or the nodes out"
+                    .into(),
+            );
+        }
+        let need = need(&job);
+        if !self.nodes.is_empty() && need.jobs_without_size > 0 {
+            return Err(
+                "on nodes each job says its size, since the nodes share the space; add 'size='"
+                    .into(),
+            );
+        }
+        check_capacity(self.bytes(&need), capacity)
+    }
+}
+
+impl Run for FioWorkload {
     fn set_up(&self, task: &WorkloadTask, stop: &AtomicBool) -> Result<LaidOut, String> {
         let job = job(self)?;
         if self.nodes.is_empty() {
@@ -336,20 +344,6 @@ impl Generator for FioWorkload {
         };
         lay_out_on(&plan, &self.nodes, stop)?;
         Ok(LaidOut::default())
-    }
-
-    fn checks(&self) -> Vec<String> {
-        let verifies = job(self).is_ok_and(|job| verifies_any(&job));
-        verifies.then(|| CONTENTS.into()).into_iter().collect()
-    }
-
-    /// A job of a known amount, that is done soon, is a turn by itself.
-    fn lasts_long(&self) -> bool {
-        job(self).map_or(true, |job| {
-            let need = need(&job);
-            let is_known = need.unknown_jobs == 0 && need.jobs_without_size == 0;
-            is_timed(&job) || !is_known || self.bytes(&need) > TURN_BYTES_MAX
-        })
     }
 
     fn run(&self, task: &WorkloadTask, stop: &AtomicBool) -> Result<WorkloadReport, String> {
@@ -386,36 +380,19 @@ impl Generator for FioWorkload {
         })
     }
 
-    /// The logs that it replays.
-    fn inputs(&self) -> Vec<PathBuf> {
-        let Ok(job) = job(self) else { return Vec::new() };
-        let options = job.sections.iter().flat_map(|section| &section.options);
-        let replayed = options.filter(|option| option.name == "read_iolog");
-        let names = replayed
-            .flat_map(|option| place::split_names(option.value.as_deref().unwrap_or_default()));
-        names.map(PathBuf::from).filter(|path| path.is_absolute()).collect()
-    }
-
-    fn reaches_out(&self) -> bool {
-        !self.nodes.is_empty()
-    }
-
     /// fio does not tell which of its syncs has returned: what it wrote counts from its end.
-    fn acknowledges(&self) -> bool {
-        !self.as_written && job(self).is_ok_and(|job| verifies_later(&job))
+    fn durability(&self) -> Option<&dyn Durability> {
+        let is_told = !self.as_written && job(self).is_ok_and(|job| verifies_later(&job));
+        is_told.then_some(self as &dyn Durability)
     }
+}
 
+impl Durability for FioWorkload {
     fn why_not_on_raw(&self) -> Option<String> {
         let is_shared = job(self).is_ok_and(|job| several_write(&job));
         is_shared.then(|| {
             "several jobs of fio write to the one raw device, and none would find what it wrote; keep one, or leave raw out".into()
         })
-    }
-
-    fn trims(&self) -> Option<String> {
-        let job = job(self).ok()?;
-        let (_, section) = job.jobs().find(|(index, _)| trims_a_device(&job, *index))?;
-        Some(section.name.clone())
     }
 
     fn find_loss(&self, task: &WorkloadTask, acknowledged: &str) -> Result<Option<Loss>, String> {
@@ -440,6 +417,16 @@ impl Generator for FioWorkload {
 }
 
 impl FioWorkload {
+    /// The logs that it replays.
+    fn replayed(&self) -> Vec<PathBuf> {
+        let Ok(job) = job(self) else { return Vec::new() };
+        let options = job.sections.iter().flat_map(|section| &section.options);
+        let replayed = options.filter(|option| option.name == "read_iolog");
+        let names = replayed
+            .flat_map(|option| place::split_names(option.value.as_deref().unwrap_or_default()));
+        names.map(PathBuf::from).filter(|path| path.is_absolute()).collect()
+    }
+
     /// What fio counted, put together by groups.
     ///
     /// Errors: a rank that has no figures; a job of a fixed length of which fio counted nothing, since it is not
@@ -607,7 +594,7 @@ pub(super) fn target(place: &WorkloadTarget) -> Result<FioTarget, String> {
     match place {
         WorkloadTarget::Directory(directory) => Ok(FioTarget::Directory(directory.clone())),
         WorkloadTarget::Device(device) => Ok(FioTarget::Device(device.clone())),
-        WorkloadTarget::Minfs(_) => Err("fio cannot use a file system as a library".into()),
+        WorkloadTarget::Library(_) => Err("fio cannot use a file system as a library".into()),
     }
 }
 
@@ -757,8 +744,9 @@ mod tests {
 
     #[test]
     fn a_small_job_of_a_known_amount_is_a_turn() {
-        let lasts =
-            |text: &str| FioWorkload { text: text.into(), ..FioWorkload::default() }.lasts_long();
+        let lasts = |text: &str| {
+            FioWorkload { text: text.into(), ..FioWorkload::default() }.description().lasts_long
+        };
         assert!(!lasts("rw=randrw size=100M"));
         assert!(lasts("rw=randrw size=8G"), "its file is laid out anew for each turn");
         assert!(lasts("rw=read size=100M runtime=60 time_based=1"));

@@ -1,16 +1,15 @@
 //! The flash study's matrix of fio runs: patterns by queue depth by block size.
 
 use std::fs::File;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use vocabulary::capacity::{self, Capacity};
 use vocabulary::kind::{
-    Amount, BareTarget, FILE_STEP_BYTES, Form, Generator, KeyError, Keys, LaidOut, WorkloadKey,
-    WorkloadKind, Written, options_without, scale_size,
+    Amount, BareTarget, Describe, Description, FILE_STEP_BYTES, Form, FromKeys, KeyError, Keys,
+    LaidOut, Needs, Preflight, Run, WorkloadKey, WorkloadKind, Written, options_without,
+    scale_size,
 };
 use vocabulary::quantity::{parse_size, size_text};
 use vocabulary::report::{
@@ -21,7 +20,7 @@ use vocabulary::workload::{WorkloadTarget, WorkloadTask};
 
 use super::fio::{check_capacity, falsified, lay_out_job, run_job, target};
 use super::merged::distributions;
-use super::{histogram_log, latencies, missing_tools, programs_of, whole_sync};
+use super::{histogram_log, latencies, tools, whole_sync};
 use crate::counters::{DeviceCounters, DeviceReading};
 use crate::fio::matrix::{FILES, Matrix, MatrixCell, QUEUE_ENGINES};
 use crate::fio::output;
@@ -70,7 +69,7 @@ struct FioMatrixWorkload {
     engines: Vec<String>,
 }
 
-impl Generator for FioMatrixWorkload {
+impl FromKeys for FioMatrixWorkload {
     fn parse(written: &Written<'_>) -> Result<FioMatrixWorkload, KeyError> {
         let mut sizes = written.list("block-size");
         if sizes.is_empty() {
@@ -108,42 +107,36 @@ impl Generator for FioMatrixWorkload {
         keys.insert("time".into(), format!("{ms}ms").into());
         Ok(())
     }
+}
 
-    fn amounts(&self) -> Vec<Amount> {
+impl Describe for FioMatrixWorkload {
+    fn description(&self) -> Description {
         let sizes = self.block_sizes_bytes.len();
         let seconds = format!("{} s", self.cell_ns as f64 / 1e9);
-        vec![
-            Amount::new("the time of a cell", self.cell_ns as f64, seconds),
-            Amount::new("the block sizes", sizes as f64, sizes.to_string()),
-            Amount::size("the files' size", self.size_bytes),
-        ]
-    }
-
-    fn settings(&self) -> Value {
-        options_without(self, &["cell_ns", "block_sizes_bytes", "size_bytes"])
-    }
-
-    fn amount(&self) -> Option<String> {
-        Some(format!(
-            "cells of {} s over {}, {}",
-            self.cell_ns as f64 / 1e9,
-            size_text(self.size_bytes),
-            counted(self.block_sizes_bytes.len(), "block size")
-        ))
-    }
-
-    fn missing(&self) -> Vec<String> {
-        missing_tools(&[WorkloadTool::Fio])
-    }
-
-    fn programs(&self) -> Vec<PathBuf> {
-        programs_of(&[WorkloadTool::Fio])
-    }
-
-    fn check(&self, capacity: Option<&Capacity>) -> Result<(), String> {
-        WorkloadTool::Fio.locate()?;
-        self.matrix()?;
-        check_capacity(self.size_bytes, capacity)
+        let cells = self.cells();
+        let names = cells.iter().map(ToString::to_string);
+        // The reads and writes of each cell.
+        let kinds = |cell: &MatrixCell| {
+            let (.., kinds) = cell.pattern;
+            kinds.iter().map(|kind| kind_of_cell(cell, kind)).collect::<Vec<_>>()
+        };
+        Description {
+            metrics: std::iter::once(ALL_CELLS.to_string()).chain(names).collect(),
+            operations: cells.iter().flat_map(kinds).collect(),
+            amount: Some(format!(
+                "cells of {seconds} over {}, {}",
+                size_text(self.size_bytes),
+                counted(sizes, "block size")
+            )),
+            amounts: vec![
+                Amount::new("the time of a cell", self.cell_ns as f64, seconds),
+                Amount::new("the block sizes", sizes as f64, sizes.to_string()),
+                Amount::size("the files' size", self.size_bytes),
+            ],
+            settings: options_without(self, &["cell_ns", "block_sizes_bytes", "size_bytes"]),
+            has_setup: true,
+            ..Description::default()
+        }
     }
 
     fn plan(&self, capacity: Option<&Capacity>) -> Result<String, String> {
@@ -169,25 +162,20 @@ impl Generator for FioMatrixWorkload {
             ),
         ]) + &capacity::verdict(self.size_bytes, capacity))
     }
+}
 
-    fn metrics(&self) -> Vec<String> {
-        let names = self.cells().into_iter().map(|cell| cell.to_string());
-        std::iter::once(ALL_CELLS.to_string()).chain(names).collect()
+impl Preflight for FioMatrixWorkload {
+    fn needs(&self) -> Needs {
+        tools(&[WorkloadTool::Fio])
     }
 
-    /// The reads and writes of each cell.
-    fn operations(&self) -> Vec<String> {
-        let kinds = |cell: MatrixCell| {
-            let (.., kinds) = cell.pattern;
-            kinds.iter().map(move |kind| kind_of_cell(&cell, kind))
-        };
-        self.cells().into_iter().flat_map(kinds).collect()
+    fn check(&self, capacity: Option<&Capacity>) -> Result<(), String> {
+        self.matrix()?;
+        check_capacity(self.size_bytes, capacity)
     }
+}
 
-    fn has_setup(&self) -> bool {
-        true
-    }
-
+impl Run for FioMatrixWorkload {
     /// The cells share their files.
     fn set_up(&self, task: &WorkloadTask, stop: &AtomicBool) -> Result<LaidOut, String> {
         let matrix = self.matrix()?;
@@ -334,7 +322,7 @@ fn settle(
 ) -> Result<(), String> {
     match &task.target {
         WorkloadTarget::Directory(directory) => whole_sync(task).run(directory),
-        WorkloadTarget::Device(node) | WorkloadTarget::Minfs(node) => {
+        WorkloadTarget::Device(node) | WorkloadTarget::Library(node) => {
             File::open(node).and_then(|n| n.sync_all())
         }
     }

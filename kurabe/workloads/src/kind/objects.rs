@@ -8,12 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use vocabulary::capacity::{self, Capacity};
 use vocabulary::cost::Phase::{Layout, Mount, Unmount, Verify};
 use vocabulary::kind::{
-    Amount, BareTarget, Form, Generator, KeyError, KeyRole, Keys, WorkloadKey, WorkloadKind,
-    Written, options_without,
+    Amount, BareTarget, Describe, Description, Durability, Form, FromKeys, KeyError, KeyRole, Keys,
+    Needs, Preflight, Run, WorkloadKey, WorkloadKind, Written, options_without,
 };
 use vocabulary::path::UserPath;
 use vocabulary::quantity::parse_size;
@@ -96,7 +95,7 @@ struct ObjectsWorkload {
     sync_puts: bool,
 }
 
-impl Generator for ObjectsWorkload {
+impl FromKeys for ObjectsWorkload {
     fn parse(written: &Written<'_>) -> Result<ObjectsWorkload, KeyError> {
         let scale = written.decimal("scale").unwrap_or(1.0);
         if !(scale > 0.0 && scale <= 1e6) {
@@ -139,71 +138,19 @@ impl Generator for ObjectsWorkload {
         keys.insert("scale".into(), (scale * factor).into());
         Ok(())
     }
+}
 
-    fn amounts(&self) -> Vec<Amount> {
-        vec![Amount::new("the program's counts", self.scale, "")]
-    }
-
-    fn settings(&self) -> Value {
-        options_without(self, &["scale"])
-    }
-
-    fn amount(&self) -> Option<String> {
+impl Describe for ObjectsWorkload {
+    fn description(&self) -> Description {
         let share = || format!("{} of the program's counts", share_text(self.scale));
-        (self.scale != 1.0).then(share)
-    }
-
-    /// Reads the program's file into the workload, unless the study has its text, and parses it.
-    fn read(&mut self) -> Result<(), String> {
-        let origin = self.path.display().to_string();
-        let text = if !self.program.is_empty() {
-            std::mem::take(&mut self.program).into_bytes()
-        } else {
-            trust::file::read(&self.path, trust::file::TEXT_BYTES_MAX)
-                .map_err(|refused| format!("program {refused}"))?
-        };
-        Program::parse(&origin, &text).map_err(|error| error.to_string())?;
-        self.program = String::from_utf8_lossy(&text).into_owned();
-        Ok(())
-    }
-
-    /// The library of the store.
-    fn missing(&self) -> Vec<String> {
-        store::kind(&self.store).ok().and_then(|kind| (kind.missing)()).into_iter().collect()
-    }
-
-    /// A store that needs a file system.
-    fn why_not_on(&self, _: BareTarget) -> Option<String> {
-        let kind = store::kind(&self.store).ok()?;
-        (!kind.takes_device).then(|| store::needs_file_system(kind.name))
-    }
-
-    /// Refuses an unknown store, one whose library is missing, and a program that is too large for
-    /// the device.
-    fn check(&self, capacity: Option<&Capacity>) -> Result<(), String> {
-        let kind = store::kind(&self.store).map_err(|error| error.to_string())?;
-        if let Some(missing) = (kind.missing)() {
-            return Err(missing);
-        }
-        if self.verify && !kind.keeps_contents {
-            return Err(format!(
-                "the store '{}' keeps nothing, so nothing can be verified",
-                self.store
-            ));
-        }
-        if !kind.keeps_contents {
-            return Ok(());
-        }
-        let Some(capacity) = capacity else { return Ok(()) };
-        let plan = ProgramPlan::of(&self.program()?);
-        match self.fit(&plan, capacity.bytes)? {
-            CapacityFit::TooLarge(need) => capacity::check(
-                "the program and its store take at least",
-                need.needed_bytes,
-                Some(capacity),
-                "scale it down by --scale, or give a larger device",
-            ),
-            _ => Ok(()),
+        Description {
+            metrics: vec![METRIC.into()],
+            operations: self.operations(),
+            checks: vec![check_name(self.verify).into()],
+            amounts: vec![Amount::new("the program's counts", self.scale, "")],
+            amount: (self.scale != 1.0).then(share),
+            settings: options_without(self, &["scale"]),
+            ..Description::default()
         }
     }
 
@@ -228,35 +175,68 @@ impl Generator for ObjectsWorkload {
         };
         Ok(format!("{plan}\n{warnings}{fit}"))
     }
+}
 
-    fn metrics(&self) -> Vec<String> {
-        vec![METRIC.into()]
+impl Preflight for ObjectsWorkload {
+    /// Reads the program's file into the workload, unless the study has its text, and parses it.
+    fn read(&mut self) -> Result<(), String> {
+        let origin = self.path.display().to_string();
+        let text = if !self.program.is_empty() {
+            std::mem::take(&mut self.program).into_bytes()
+        } else {
+            trust::file::read(&self.path, trust::file::TEXT_BYTES_MAX)
+                .map_err(|refused| format!("program {refused}"))?
+        };
+        Program::parse(&origin, &text).map_err(|error| error.to_string())?;
+        self.program = String::from_utf8_lossy(&text).into_owned();
+        Ok(())
     }
 
-    /// Known once the program was read.
-    fn operations(&self) -> Vec<String> {
-        if self.program.is_empty() {
-            return Vec::new();
+    /// The library of the store.
+    fn needs(&self) -> Needs {
+        let missing = store::kind(&self.store).ok().and_then(|kind| (kind.missing)());
+        Needs { missing: missing.into_iter().collect(), ..Needs::default() }
+    }
+
+    /// A store that needs a file system.
+    fn why_not_on(&self, _: BareTarget) -> Option<String> {
+        let kind = store::kind(&self.store).ok()?;
+        (!kind.takes_device).then(|| store::needs_file_system(kind.name))
+    }
+
+    /// Refuses an unknown store, and a program that is too large for the device.
+    fn check(&self, capacity: Option<&Capacity>) -> Result<(), String> {
+        let kind = store::kind(&self.store).map_err(|error| error.to_string())?;
+        if self.verify && !kind.keeps_contents {
+            return Err(format!(
+                "the store '{}' keeps nothing, so nothing can be verified",
+                self.store
+            ));
         }
-        let Ok(program) = self.program() else { return Vec::new() };
-        let stream = Stream::new(&program);
-        let sized = stream.classes().iter().flat_map(|size| {
-            ["Put", "Embed", "Get"].map(|verb| format!("{verb}({})", size.label()))
-        });
-        let others = ["Delete", "DeleteRange", "Sync", OVERALL_OPERATION];
-        sized.chain(others.map(String::from)).collect()
+        if !kind.keeps_contents {
+            return Ok(());
+        }
+        let Some(capacity) = capacity else { return Ok(()) };
+        let plan = ProgramPlan::of(&self.program()?);
+        match self.fit(&plan, capacity.bytes)? {
+            CapacityFit::TooLarge(need) => capacity::check(
+                "the program and its store take at least",
+                need.needed_bytes,
+                Some(capacity),
+                "scale it down by --scale, or give a larger device",
+            ),
+            _ => Ok(()),
+        }
     }
+}
 
-    fn checks(&self) -> Vec<String> {
-        vec![check_name(self.verify).into()]
-    }
-
+impl Run for ObjectsWorkload {
     fn run(&self, task: &WorkloadTask, stop: &AtomicBool) -> Result<WorkloadReport, String> {
         // What comes before the first command is no work of the workload: mounting, which for others was a
         // phase of the trial, and making the store's file and the store.
         let mut excluded_phases = Vec::new();
         let volume = match &task.target {
-            WorkloadTarget::Minfs(device) => {
+            WorkloadTarget::Library(device) => {
                 let mounting = ExcludedPhaseBegun::now(task);
                 let volume = volume::mount(device)?;
                 excluded_phases.push(mounting.end(Mount));
@@ -279,7 +259,7 @@ impl Generator for ObjectsWorkload {
             (WorkloadTarget::Directory(directory), None) => {
                 StoreLocation::Directory(empty_place(directory)?)
             }
-            (WorkloadTarget::Device(device) | WorkloadTarget::Minfs(device), None) => {
+            (WorkloadTarget::Device(device) | WorkloadTarget::Library(device), None) => {
                 StoreLocation::Device(device.clone())
             }
         };
@@ -335,15 +315,18 @@ impl Generator for ObjectsWorkload {
         }
     }
 
-    fn acknowledges(&self) -> bool {
-        store::kind(&self.store).is_ok_and(|kind| kind.keeps_contents)
+    fn durability(&self) -> Option<&dyn Durability> {
+        let keeps = store::kind(&self.store).is_ok_and(|kind| kind.keeps_contents);
+        keeps.then_some(self as &dyn Durability)
     }
+}
 
+impl Durability for ObjectsWorkload {
     fn find_loss(&self, task: &WorkloadTask, acknowledged: &str) -> Result<Option<Loss>, String> {
         // Mounted for as long as its file is open. Without acknowledgements it may not be made yet.
         let volume = match &task.target {
-            WorkloadTarget::Minfs(_) if acknowledged.is_empty() => return Ok(None),
-            WorkloadTarget::Minfs(device) => Some(volume::mount(device)),
+            WorkloadTarget::Library(_) if acknowledged.is_empty() => return Ok(None),
+            WorkloadTarget::Library(device) => Some(volume::mount(device)),
             _ => None,
         };
         let place = match (&task.target, &volume) {
@@ -356,7 +339,7 @@ impl Generator for ObjectsWorkload {
                 let below = directory.join(BELOW);
                 StoreLocation::Directory(if below.exists() { below } else { directory.clone() })
             }
-            (WorkloadTarget::Device(device) | WorkloadTarget::Minfs(device), None) => {
+            (WorkloadTarget::Device(device) | WorkloadTarget::Library(device), None) => {
                 StoreLocation::Device(device.clone())
             }
         };
@@ -383,6 +366,20 @@ impl ObjectsWorkload {
     fn program(&self) -> Result<Program, String> {
         let Parsed { program, .. } = self.parsed()?;
         Ok(if self.scale == 1.0 { program } else { program.scaled(self.scale) })
+    }
+
+    /// The kinds of operation of the program, known once it was read.
+    fn operations(&self) -> Vec<String> {
+        if self.program.is_empty() {
+            return Vec::new();
+        }
+        let Ok(program) = self.program() else { return Vec::new() };
+        let stream = Stream::new(&program);
+        let sized = stream.classes().iter().flat_map(|size| {
+            ["Put", "Embed", "Get"].map(|verb| format!("{verb}({})", size.label()))
+        });
+        let others = ["Delete", "DeleteRange", "Sync", OVERALL_OPERATION];
+        sized.chain(others.map(String::from)).collect()
     }
 
     fn store_options(&self) -> StoreOptions {

@@ -21,8 +21,8 @@ use serde_json::{Value, json};
 use vocabulary::capacity::{self, Capacity};
 use vocabulary::cost::Phase::Verify;
 use vocabulary::kind::{
-    Amount, Form, Generator, KeyError, Keys, LaidOut, WorkloadKey, WorkloadKind, Written,
-    directory_of, options_without,
+    Amount, Describe, Description, Durability, Form, FromKeys, KeyError, Keys, LaidOut, Preflight,
+    Run, WorkloadKey, WorkloadKind, Written, directory_of, options_without,
 };
 use vocabulary::quantity::parse_size;
 use vocabulary::report::{Metric, OVERALL_OPERATION, Unit, WorkloadReport};
@@ -30,7 +30,7 @@ use vocabulary::suggestion::unknown;
 use vocabulary::workload::{Loss, WorkloadTask};
 use xxhash_rust::xxh3::Xxh3;
 
-use super::database::{STALL, words_from};
+use super::database::{CommitFigures, STALL, words_from};
 use super::{histogram_log, latencies};
 use crate::excluded_phase::ExcludedPhaseBegun;
 use measure::acknowledge::Acknowledger;
@@ -243,7 +243,7 @@ fn hash_of_rows(connection: &Connection) -> Result<String, rusqlite::Error> {
     Ok(format!("{:032x}", hash.digest128()))
 }
 
-impl Generator for SqliteWorkload {
+impl FromKeys for SqliteWorkload {
     fn parse(written: &Written<'_>) -> Result<SqliteWorkload, KeyError> {
         SqliteWorkload::of_text(written.text("sqlite").unwrap_or_default())
             .map_err(|problem| KeyError::new("sqlite", problem))
@@ -260,27 +260,21 @@ impl Generator for SqliteWorkload {
         keys.insert("sqlite".into(), scaled.join(" ").into());
         Ok(())
     }
+}
 
-    fn amounts(&self) -> Vec<Amount> {
+impl Describe for SqliteWorkload {
+    fn description(&self) -> Description {
         let count = self.transactions;
-        vec![Amount::new("the transactions", f64::from(count), count.to_string())]
-    }
-
-    fn settings(&self) -> Value {
-        options_without(self, &["transactions"])
-    }
-
-    fn amount(&self) -> Option<String> {
-        Some(format!("{} transactions", self.transactions))
-    }
-
-    fn check(&self, capacity: Option<&Capacity>) -> Result<(), String> {
-        capacity::check(
-            "the database and its journal need",
-            self.needed_bytes(),
-            capacity,
-            "take fewer rows or transactions, or give a larger device",
-        )
+        let operations = OPERATIONS.iter().chain([&OVERALL_OPERATION]);
+        Description {
+            metrics: vec![METRIC.into(), STALL.into()],
+            operations: operations.map(|name| name.to_string()).collect(),
+            amounts: vec![Amount::new("the transactions", count.into(), count.to_string())],
+            amount: Some(format!("{count} transactions")),
+            settings: options_without(self, &["transactions"]),
+            has_setup: true,
+            ..Description::default()
+        }
     }
 
     fn plan(&self, capacity: Option<&Capacity>) -> Result<String, String> {
@@ -295,19 +289,20 @@ impl Generator for SqliteWorkload {
             ("insert : update : read", format!("{insert} : {update} : {read}")),
         ]) + &capacity::verdict(self.needed_bytes(), capacity))
     }
+}
 
-    fn metrics(&self) -> Vec<String> {
-        vec![METRIC.into(), STALL.into()]
+impl Preflight for SqliteWorkload {
+    fn check(&self, capacity: Option<&Capacity>) -> Result<(), String> {
+        capacity::check(
+            "the database and its journal need",
+            self.needed_bytes(),
+            capacity,
+            "take fewer rows or transactions, or give a larger device",
+        )
     }
+}
 
-    fn operations(&self) -> Vec<String> {
-        OPERATIONS.iter().chain([&OVERALL_OPERATION]).map(|name| name.to_string()).collect()
-    }
-
-    fn has_setup(&self) -> bool {
-        true
-    }
-
+impl Run for SqliteWorkload {
     /// Fills the database, which is durable and has an empty log when the run begins.
     fn set_up(&self, task: &WorkloadTask, stop: &AtomicBool) -> Result<LaidOut, String> {
         let path = path_in(task)?;
@@ -338,66 +333,9 @@ impl Generator for SqliteWorkload {
 
     fn run(&self, task: &WorkloadTask, stop: &AtomicBool) -> Result<WorkloadReport, String> {
         let path = path_in(task)?;
-        let acknowledger = Acknowledger::of(task)?;
         let connection = self.open(&path)?;
-        let prepare = |text: &str| connection.prepare(text).map_err(said);
-        let mut begin =
-            [prepare("BEGIN IMMEDIATE")?, prepare("BEGIN IMMEDIATE")?, prepare("BEGIN")?];
-        let (mut insert, mut update, mut read) =
-            (prepare(INSERT)?, prepare(UPDATE)?, prepare(READ)?);
-        let mut commit = prepare("COMMIT")?;
-        let mut recorder = LatencyRecorder::with_intervals(Duration::from_secs(1));
-        let kinds = OPERATIONS.map(|name| recorder.kind(name));
-        let (mut commits, mut written_bytes, mut read_rows) = (0_u64, 0_u64, 0_u64);
-        let clock = Clock::start();
-        let started_ns = clock.now_ns();
-        let (mut last_ns, mut stall_ns) = (started_ns, 0);
-        for (number, (operation, keys)) in (1_u64..=self.transactions.into()).zip(self.work()) {
-            if stop.load(Ordering::SeqCst) {
-                return Err("stopped".into());
-            }
-            // Made before the clock starts.
-            let is_read = OPERATIONS[operation] == "read";
-            let rows: Vec<(u64, Vec<u8>)> = keys
-                .into_iter()
-                .map(|key| {
-                    (key, if is_read { Vec::new() } else { contents(key, number, self.row_bytes) })
-                })
-                .collect();
-            let bytes = u64::from(self.row_bytes) * rows.len() as u64;
-            let begun_ns = clock.now_ns();
-            begin[operation].execute([]).map_err(said)?;
-            for (key, contents) in &rows {
-                let key = *key as i64;
-                let found = match OPERATIONS[operation] {
-                    "insert" => insert.execute((key, number as i64, contents)).map_err(said)?,
-                    "update" => update.execute((key, number as i64, contents)).map_err(said)?,
-                    _ => read
-                        .query_row([key], |row| Ok(row.get_ref(0)?.as_blob()?.len().min(1)))
-                        .map_err(said)?,
-                };
-                if found != 1 {
-                    return Err(format!("row {key} was written and is not there"));
-                }
-            }
-            commit.execute([]).map_err(said)?;
-            let ended_ns = clock.now_ns();
-            stall_ns = stall_ns.max(ended_ns - last_ns);
-            last_ns = ended_ns;
-            recorder.record_at(kinds[operation], ended_ns, ended_ns - begun_ns, bytes);
-            if is_read {
-                read_rows += rows.len() as u64;
-                continue;
-            }
-            commits += 1;
-            written_bytes += bytes;
-            if let Some(acknowledger) = &acknowledger {
-                acknowledger
-                    .say(&format!("committed {number}"))
-                    .map_err(|error| format!("acknowledging: {error}"))?;
-            }
-        }
-        let elapsed_ns = clock.now_ns() - started_ns;
+        let measured = self.transact(&connection, Acknowledger::of(task)?.as_deref(), stop)?;
+        let CommitFigures { commits, elapsed_ns, .. } = measured;
         let mut findings = Vec::new();
         let log = path.with_extension("sqlite-wal").metadata().map_or(0, |facts| facts.len());
         if self.journal == "wal" && log < CHECKPOINT_PAGES * u64::from(self.page_size_bytes) {
@@ -409,19 +347,18 @@ impl Generator for SqliteWorkload {
         let proof = format!("rows {}", hash_of_rows(&connection).map_err(said)?);
         let excluded_phases = vec![verifying.end(Verify)];
         findings.push(proof.clone());
-        drop((begin, insert, update, read, commit));
         connection.close().map_err(|(_, error)| said(error))?;
-        let recording = recorder.finish();
-        let per_second = f64::from(self.transactions) * 1e9 / elapsed_ns.max(1) as f64;
+        let recording = measured.recorder.finish();
+        let batch = u64::from(self.batch);
         Ok(WorkloadReport {
             metrics: vec![
-                Metric::new(METRIC, per_second, Unit::OperationsPerSecond),
-                Metric::maximum(STALL, stall_ns as f64, Unit::Nanoseconds),
+                Metric::new(METRIC, measured.per_second, Unit::OperationsPerSecond),
+                Metric::maximum(STALL, measured.stall_ns as f64, Unit::Nanoseconds),
             ],
             latencies: latencies(&recording.summary()),
             findings,
             proof: Some(proof),
-            written_bytes: Some(written_bytes),
+            written_bytes: Some(commits * batch * u64::from(self.row_bytes)),
             // Those that write, so that what the device did is told for each commit.
             operations: Some(commits),
             counted_ns: Some(elapsed_ns),
@@ -435,16 +372,18 @@ impl Generator for SqliteWorkload {
                 "checkpoint_pages": CHECKPOINT_PAGES,
                 "elapsed_ns": elapsed_ns,
                 "commits": commits,
-                "rows_read": read_rows,
+                "rows_read": (u64::from(self.transactions) - commits) * batch,
             }),
             ..WorkloadReport::default()
         })
     }
 
-    fn acknowledges(&self) -> bool {
-        true
+    fn durability(&self) -> Option<&dyn Durability> {
+        Some(self)
     }
+}
 
+impl Durability for SqliteWorkload {
     fn find_loss(&self, task: &WorkloadTask, acknowledged: &str) -> Result<Option<Loss>, String> {
         let path = path_in(task)?;
         if !path.exists() {
@@ -467,6 +406,68 @@ fn loss_of(error: &rusqlite::Error) -> Loss {
 }
 
 impl SqliteWorkload {
+    /// Carries the transactions out. Those that write are its commits.
+    fn transact(
+        &self,
+        connection: &Connection,
+        acknowledger: Option<&Acknowledger>,
+        stop: &AtomicBool,
+    ) -> Result<CommitFigures, String> {
+        let prepare = |text: &str| connection.prepare(text).map_err(said);
+        let mut begin =
+            [prepare("BEGIN IMMEDIATE")?, prepare("BEGIN IMMEDIATE")?, prepare("BEGIN")?];
+        let (mut insert, mut update, mut read) =
+            (prepare(INSERT)?, prepare(UPDATE)?, prepare(READ)?);
+        let mut commit = prepare("COMMIT")?;
+        let mut recorder = LatencyRecorder::with_intervals(Duration::from_secs(1));
+        let kinds = OPERATIONS.map(|name| recorder.kind(name));
+        let mut commits = 0;
+        let clock = Clock::start();
+        let started_ns = clock.now_ns();
+        let (mut last_ns, mut stall_ns) = (started_ns, 0);
+        for (number, (operation, keys)) in (1_u64..=self.transactions.into()).zip(self.work()) {
+            if stop.load(Ordering::SeqCst) {
+                return Err("stopped".into());
+            }
+            // Made before the clock starts.
+            let is_read = OPERATIONS[operation] == "read";
+            let made =
+                |key| if is_read { Vec::new() } else { contents(key, number, self.row_bytes) };
+            let rows: Vec<(u64, Vec<u8>)> = keys.into_iter().map(|key| (key, made(key))).collect();
+            let bytes = u64::from(self.row_bytes) * rows.len() as u64;
+            let begun_ns = clock.now_ns();
+            begin[operation].execute([]).map_err(said)?;
+            for (key, contents) in &rows {
+                let key = *key as i64;
+                let found = match OPERATIONS[operation] {
+                    "insert" => insert.execute((key, number as i64, contents)).map_err(said)?,
+                    "update" => update.execute((key, number as i64, contents)).map_err(said)?,
+                    _ => read
+                        .query_row([key], |row| Ok(row.get_ref(0)?.as_blob()?.len().min(1)))
+                        .map_err(said)?,
+                };
+                if found != 1 {
+                    return Err(format!("row {key} was written and is not there"));
+                }
+            }
+            commit.execute([]).map_err(said)?;
+            let ended_ns = clock.now_ns();
+            stall_ns = stall_ns.max(ended_ns - last_ns);
+            last_ns = ended_ns;
+            recorder.record_at(kinds[operation], ended_ns, ended_ns - begun_ns, bytes);
+            commits += u64::from(!is_read);
+            if let (Some(acknowledger), false) = (acknowledger, is_read) {
+                acknowledger
+                    .say(&format!("committed {number}"))
+                    .map_err(|error| format!("acknowledging: {error}"))?;
+            }
+        }
+        let elapsed_ns = clock.now_ns() - started_ns;
+        let per_second = f64::from(self.transactions) * 1e9 / elapsed_ns.max(1) as f64;
+        let (details, findings) = (Value::Null, Vec::new());
+        Ok(CommitFigures { recorder, per_second, commits, elapsed_ns, stall_ns, details, findings })
+    }
+
     /// Lets SQLite recover, and looks for every row of the first `committed` transactions.
     fn loss_in(&self, path: &Path, committed: u64) -> Result<Option<Loss>, rusqlite::Error> {
         let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
@@ -529,17 +530,12 @@ impl SqliteWorkload {
 
 #[cfg(test)]
 mod tests {
-    use vocabulary::workload::{WorkloadSpec, WorkloadStage, WorkloadTarget};
+    use vocabulary::workload::{WorkloadStage, WorkloadTarget};
 
     use super::*;
 
-    fn task(load: &SqliteWorkload, directory: &Path) -> WorkloadTask {
-        let options = serde_json::to_value(load).unwrap();
+    fn task(directory: &Path) -> WorkloadTask {
         WorkloadTask {
-            load: WorkloadSpec {
-                kind: "sqlite".into(),
-                options: options.as_object().unwrap().clone(),
-            },
             target: WorkloadTarget::Directory(directory.into()),
             device: None,
             device_bytes: None,
@@ -593,7 +589,7 @@ mod tests {
         for journal in JOURNALS {
             let home = tempfile::tempdir().unwrap();
             let load = small(&format!("journal={journal} batch=2"));
-            let (task, stop) = (task(&load, home.path()), AtomicBool::new(false));
+            let (task, stop) = (task(home.path()), AtomicBool::new(false));
             load.set_up(&task, &stop).unwrap();
             let report = load.run(&task, &stop).unwrap();
             assert_eq!(report.metrics[0].name, METRIC);
@@ -622,7 +618,7 @@ mod tests {
     fn what_was_lost_torn_or_never_written_is_told_apart() {
         let home = tempfile::tempdir().unwrap();
         let load = small("journal=delete mix=1:1:0");
-        let (task, stop) = (task(&load, home.path()), AtomicBool::new(false));
+        let (task, stop) = (task(home.path()), AtomicBool::new(false));
         let found = |acknowledged: &str| load.find_loss(&task, acknowledged).unwrap();
         assert!(matches!(found(""), Some(Loss::Lost(_))), "there is no database");
         load.set_up(&task, &stop).unwrap();

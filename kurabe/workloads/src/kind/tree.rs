@@ -11,14 +11,14 @@ use serde_json::Value;
 use vocabulary::capacity::{self, Capacity};
 use vocabulary::cost::Phase::Settle;
 use vocabulary::kind::{
-    Amount, Form, Generator, KeyError, Keys, LaidOut, WorkloadKey, WorkloadKind, Written,
-    directory_of, options_without,
+    Amount, Describe, Description, Durability, Form, FromKeys, KeyError, Keys, LaidOut, Needs,
+    Preflight, Run, WorkloadKey, WorkloadKind, Written, directory_of, options_without,
 };
 use vocabulary::path::UserPath;
 use vocabulary::report::{Metric, OVERALL_OPERATION, Unit, WorkloadReport};
 use vocabulary::workload::{Loss, WorkloadTask};
 
-use super::{histogram_log, latencies, missing_tools, programs_of, whole_sync};
+use super::{histogram_log, latencies, tools, whole_sync};
 use crate::excluded_phase::{self, ExcludedPhaseBegun};
 use crate::programs;
 use crate::tool::WorkloadTool;
@@ -79,10 +79,7 @@ fn check_count(files: u64) -> Result<u64, String> {
 /// What begins the name of a synthetic tree.
 const SYNTHETIC: &str = "synthetic:";
 
-/// What the phases run.
-const TOOLS: [WorkloadTool; 2] = [WorkloadTool::Tar, WorkloadTool::Rm];
-
-impl Generator for TreeWorkload {
+impl FromKeys for TreeWorkload {
     fn parse(written: &Written<'_>) -> Result<TreeWorkload, KeyError> {
         let text = written.text("tree").unwrap_or_default();
         let error = |problem: String| Err(KeyError::new("tree", problem));
@@ -111,79 +108,40 @@ impl Generator for TreeWorkload {
         }
         Ok(())
     }
+}
 
-    fn amounts(&self) -> Vec<Amount> {
-        match self.source {
-            Source::Synthetic { files, .. } => {
-                vec![Amount::new("the files", files as f64, files.to_string())]
-            }
-            Source::Tarball(_) => Vec::new(),
-        }
-    }
-
-    fn settings(&self) -> Value {
-        match &self.source {
-            Source::Tarball(_) => options_without(self, &["facts"]),
-            Source::Synthetic { seed, .. } => Value::from(*seed),
-        }
-    }
-
-    fn amount(&self) -> Option<String> {
-        Some(match &self.source {
-            Source::Synthetic { files, .. } => format!("a tree of {files} files"),
-            Source::Tarball(path) => path.to_string(),
-        })
-    }
-
-    /// Looks through the tarball once, so that what it needs is known before anything is touched.
-    fn read(&mut self) -> Result<(), String> {
-        self.facts = Some(match &self.source {
+impl Describe for TreeWorkload {
+    fn description(&self) -> Description {
+        let is_metric = |phase: &TreePhase| is_metric(*phase, self.facts.as_ref());
+        let phases = TreePhase::ALL.into_iter().filter(is_metric).map(metric_name);
+        // The phases of which each operation is timed.
+        let timed = [
+            TreePhase::Copy,
+            TreePhase::Walk,
+            TreePhase::Stat,
+            TreePhase::Rewrite,
+            TreePhase::DeleteEach,
+        ];
+        let timed = timed.iter().map(|phase| phase.name()).chain([OVERALL_OPERATION]);
+        let (amounts, amount, settings) = match &self.source {
+            Source::Synthetic { files, seed } => (
+                vec![Amount::new("the files", *files as f64, files.to_string())],
+                format!("a tree of {files} files"),
+                Value::from(*seed),
+            ),
             Source::Tarball(path) => {
-                let opened = Opened::of(path)?;
-                inspect(&opened.path, &AtomicBool::new(false))
-                    .map_err(|error| opened.name(error))?
+                (Vec::new(), path.to_string(), options_without(self, &["facts"]))
             }
-            Source::Synthetic { files, seed } => archive_facts(&SyntheticTree::new(*files, *seed)),
-        });
-        Ok(())
-    }
-
-    fn slow_to_read(&self) -> Option<&Path> {
-        match &self.source {
-            Source::Tarball(path) => {
-                let is_large = |facts: std::fs::Metadata| facts.len() >= NOTABLE_ARCHIVE_BYTES;
-                path.metadata().is_ok_and(is_large).then_some(path)
-            }
-            Source::Synthetic { .. } => None,
+        };
+        Description {
+            metrics: std::iter::once(ALL_PHASES.to_string()).chain(phases).collect(),
+            operations: timed.map(String::from).collect(),
+            amounts,
+            amount: Some(amount),
+            settings,
+            has_setup: true,
+            ..Description::default()
         }
-    }
-
-    fn missing(&self) -> Vec<String> {
-        missing_tools(&TOOLS)
-    }
-
-    fn programs(&self) -> Vec<PathBuf> {
-        programs_of(&TOOLS)
-    }
-
-    fn inputs(&self) -> Vec<PathBuf> {
-        match &self.source {
-            Source::Tarball(path) => vec![path.to_path_buf()],
-            Source::Synthetic { .. } => Vec::new(),
-        }
-    }
-
-    fn check(&self, capacity: Option<&Capacity>) -> Result<(), String> {
-        for tool in TOOLS {
-            tool.locate()?;
-        }
-        let needed_bytes = self.facts.map_or(0, |facts| facts.needed_bytes());
-        capacity::check(
-            "the archive and its tree need",
-            needed_bytes,
-            capacity,
-            "give a larger device",
-        )
     }
 
     fn plan(&self, capacity: Option<&Capacity>) -> Result<String, String> {
@@ -202,30 +160,44 @@ impl Generator for TreeWorkload {
             ("in the files", capacity::bytes_text(facts.file_bytes)),
         ]) + &capacity::verdict(facts.needed_bytes(), capacity))
     }
+}
 
-    fn metrics(&self) -> Vec<String> {
-        let phases =
-            TreePhase::ALL.into_iter().filter(|phase| is_metric(*phase, self.facts.as_ref()));
-        std::iter::once(ALL_PHASES.to_string()).chain(phases.map(metric_name)).collect()
+impl Preflight for TreeWorkload {
+    /// Looks through the tarball once, so that what it needs is known before anything is touched.
+    fn read(&mut self) -> Result<(), String> {
+        self.facts = Some(match &self.source {
+            Source::Tarball(path) => {
+                let opened = Opened::of(path)?;
+                inspect(&opened.path, &AtomicBool::new(false))
+                    .map_err(|error| opened.name(error))?
+            }
+            Source::Synthetic { files, seed } => archive_facts(&SyntheticTree::new(*files, *seed)),
+        });
+        Ok(())
     }
 
-    /// The phases of which each operation is timed.
-    fn operations(&self) -> Vec<String> {
-        let phases = [
-            TreePhase::Copy,
-            TreePhase::Walk,
-            TreePhase::Stat,
-            TreePhase::Rewrite,
-            TreePhase::DeleteEach,
-        ];
-        let names = phases.iter().map(|phase| phase.name());
-        names.chain([OVERALL_OPERATION]).map(String::from).collect()
+    fn needs(&self) -> Needs {
+        let mut needs = tools(&[WorkloadTool::Tar, WorkloadTool::Rm]);
+        if let Source::Tarball(path) = &self.source {
+            let is_large = |facts: std::fs::Metadata| facts.len() >= NOTABLE_ARCHIVE_BYTES;
+            needs.slow_to_read = path.metadata().is_ok_and(is_large).then(|| path.to_path_buf());
+            needs.inputs = vec![path.to_path_buf()];
+        }
+        needs
     }
 
-    fn has_setup(&self) -> bool {
-        true
+    fn check(&self, capacity: Option<&Capacity>) -> Result<(), String> {
+        let needed_bytes = self.facts.map_or(0, |facts| facts.needed_bytes());
+        capacity::check(
+            "the archive and its tree need",
+            needed_bytes,
+            capacity,
+            "give a larger device",
+        )
     }
+}
 
+impl Run for TreeWorkload {
     /// Writes the synthetic tree's archive, outside of the contender.
     fn set_up(&self, task: &WorkloadTask, _: &AtomicBool) -> Result<LaidOut, String> {
         if let Source::Synthetic { files, seed } = self.source {
@@ -277,7 +249,7 @@ impl Generator for TreeWorkload {
                     None => drop_kernel_caches(),
                 };
                 kept = done.err().or(kept.take());
-                programs::warm(&[], &programs_of(&TOOLS), "");
+                programs::warm(&[], &self.needs().programs, "");
                 cooled.push(cooling.end(Settle));
             }
         };
@@ -318,10 +290,12 @@ impl Generator for TreeWorkload {
         })
     }
 
-    fn acknowledges(&self) -> bool {
-        true
+    fn durability(&self) -> Option<&dyn Durability> {
+        Some(self)
     }
+}
 
+impl Durability for TreeWorkload {
     fn find_loss(&self, task: &WorkloadTask, acknowledged: &str) -> Result<Option<Loss>, String> {
         Ok(durable::find_loss(directory_of(&task.target)?, acknowledged))
     }
@@ -401,7 +375,9 @@ mod tests {
     fn what_is_over_before_a_clock_can_tell_is_no_metric() {
         let metrics = |files| {
             let facts = Some(ArchiveFacts { files, others: 10, ..ArchiveFacts::default() });
-            TreeWorkload { source: Source::Synthetic { files, seed: 1 }, facts }.metrics()
+            TreeWorkload { source: Source::Synthetic { files, seed: 1 }, facts }
+                .description()
+                .metrics
         };
         let small = ["all phases", "copy", "unpack", "rewrite", "delete each", "delete all"];
         assert_eq!(metrics(300), small);

@@ -62,18 +62,17 @@ fn every_profile_fits_its_device_and_every_contender_runs_every_workload() {
         let capacity = crate::environment::capacity(&study, &request);
         for load in &mut study.workloads {
             // The load file of dbench comes with its package.
-            if KINDS.open(&load.load).unwrap().missing().is_empty() {
-                KINDS.read(&mut load.load).unwrap();
-                let opened = KINDS.open(&load.load).unwrap();
-                opened
-                    .check(capacity.as_ref())
-                    .unwrap_or_else(|problem| panic!("{name}, {}: {problem}", load.name));
+            if load.load.parsed().needs().missing.is_empty() {
+                load.load.read().unwrap();
+                let checked = load.load.check(capacity.as_ref());
+                checked.unwrap_or_else(|problem| panic!("{name}, {}: {problem}", load.name));
             }
             for contender in &study.contenders {
                 let file_system = filesystem::by_name(contender.file_system()).unwrap();
                 assert!(file_system.size_bytes_min <= size_bytes, "{name}, {}", contender.label);
                 let ground = crate::environment::ground_of(file_system.access);
-                let fits = ground.is_none_or(|ground| KINDS.works_on(&load.load, ground));
+                let fits =
+                    ground.is_none_or(|ground| load.load.of_kind().grounds.contains(&ground));
                 assert!(fits, "{name}: {} under {}", contender.label, load.name);
             }
         }
@@ -155,7 +154,7 @@ fn quick_profiles_keep_to_their_time() {
             .workloads
             .iter()
             .map(|workload| {
-                let cell_ns = workload.load.options.get("cell_ns").and_then(|ns| ns.as_u64());
+                let cell_ns = workload.load.option("cell_ns").and_then(|ns| ns.as_u64());
                 match (workload.load.counted_seconds(), cell_ns) {
                     // Warm-up, and what starts and ends a run, come on top of that.
                     (Some(seconds), _) => seconds as u64 * 6 / 5 + 1,

@@ -9,7 +9,9 @@ use lab::study_file;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use vocabulary::capacity::{self, Capacity};
-use vocabulary::kind::{Amount, Generator, KeyError, Written, options_without};
+use vocabulary::kind::{
+    Amount, Describe, Description, FromKeys, KeyError, Preflight, Run, Written, options_without,
+};
 use vocabulary::report::{TIME_METRIC, WorkloadReport};
 use vocabulary::workload::WorkloadTask;
 
@@ -30,7 +32,7 @@ const NAP: WorkloadKind = WorkloadKind::of::<Nap>(
     &[],
 );
 
-impl Generator for Nap {
+impl FromKeys for Nap {
     fn parse(written: &Written<'_>) -> Result<Nap, KeyError> {
         match written.whole("nap").unwrap_or_default() {
             0 => Err(KeyError::new("nap", "0 is no nap; give 1 or more")),
@@ -40,30 +42,30 @@ impl Generator for Nap {
 
     fn scale(keys: &mut Keys, factor: f64) -> Result<(), KeyError> {
         let seconds = Written { keys, name: None }.whole("nap").unwrap_or_default();
-        keys.insert("nap".into(), ((f64::from(seconds) * factor).ceil() as u64).into());
+        keys.insert("nap".into(), ((f64::from(seconds) * factor).ceil() as u32).into());
         Ok(())
     }
+}
 
-    fn amounts(&self) -> Vec<Amount> {
-        vec![Amount::new("the sleep", self.seconds.into(), format!("{} s", self.seconds))]
-    }
-
-    fn settings(&self) -> Value {
-        options_without(self, &["seconds"])
-    }
-
-    fn check(&self, _: Option<&Capacity>) -> Result<(), String> {
-        Ok(())
+impl Describe for Nap {
+    fn description(&self) -> Description {
+        let (seconds, words) = (self.seconds.into(), format!("{} s", self.seconds));
+        Description {
+            metrics: vec![TIME_METRIC.into()],
+            amounts: vec![Amount::new("the sleep", seconds, words)],
+            settings: options_without(self, &["seconds"]),
+            ..Description::default()
+        }
     }
 
     fn plan(&self, _: Option<&Capacity>) -> Result<String, String> {
         Ok(capacity::lines(&[("sleeps", format!("{} s", self.seconds))]))
     }
+}
 
-    fn metrics(&self) -> Vec<String> {
-        vec![TIME_METRIC.into()]
-    }
+impl Preflight for Nap {}
 
+impl Run for Nap {
     fn run(&self, _: &WorkloadTask, _: &AtomicBool) -> Result<WorkloadReport, String> {
         std::thread::sleep(std::time::Duration::from_secs(self.seconds.into()));
         Ok(WorkloadReport::default())
@@ -90,14 +92,14 @@ fn a_kind_is_one_implementation_and_one_line_of_a_table() {
     assert_eq!(again, text);
     assert_eq!(whole.workloads[0].name, "nap 200");
     assert_eq!(
-        NAPS.open(&whole.workloads[0].load).unwrap().plan(None).unwrap().trim_end(),
+        whole.workloads[0].load.parsed().plan(None).unwrap().trim_end(),
         "sleeps                200 s"
     );
     // Scaling, and what of the whole study was carried out.
     let mut scaled = text.clone();
     scaled.scale_workloads(NAPS, 0.05).unwrap();
     let here = scaled.resolve(catalogue).unwrap();
-    let reduced = Reduced::between(NAPS, &Study { ..whole }, &rename(&here), true, "").unwrap();
+    let reduced = Reduced::between(&Study { ..whole }, &rename(&here), true, "").unwrap();
     assert_eq!(reduced.shares(&rename(&here)), "5 % of the sleep (10 s of 200 s)");
     // Errors have their place.
     let wrong = |from: &str, to: &str| {
@@ -249,7 +251,7 @@ fn studies() -> (Study, Study) {
 #[test]
 fn every_workload_says_what_of_it_ran() {
     let (whole, here) = studies();
-    let reduced = Reduced::between(KINDS, &whole, &here, true, "--full runs it all").unwrap();
+    let reduced = Reduced::between(&whole, &here, true, "--full runs it all").unwrap();
     assert_eq!(reduced.device.as_deref(), Some("loop:40G"));
     assert_eq!(
         reduced.shares(&here),
@@ -264,11 +266,11 @@ fn every_workload_says_what_of_it_ran() {
     let only = Study { workloads: here.workloads[5..6].to_vec(), ..here.clone() };
     assert_eq!(reduced.shares(&only), "0.5 % of the counted time (3 s of 600 s)");
     // What the profile itself leaves out is.
-    let fewer = Reduced::between(KINDS, &whole, &only, true, "").unwrap();
+    let fewer = Reduced::between(&whole, &only, true, "").unwrap();
     let words = "1 of the 7 workloads, 0.5 % of the counted time (3 s of 600 s)";
     assert_eq!(fewer.shares(&only), words);
     // The whole study is reduced by nothing.
-    assert_eq!(Reduced::between(KINDS, &whole, &whole, false, ""), None);
+    assert_eq!(Reduced::between(&whole, &whole, false, ""), None);
 }
 
 #[test]
@@ -280,7 +282,7 @@ fn another_workload_is_not_called_all_of_it() {
             text.resolve(KNOWN).unwrap()
         };
         let here = study(here);
-        Reduced::between(KINDS, &study(whole), &here, true, "").unwrap().shares(&here)
+        Reduced::between(&study(whole), &here, true, "").unwrap().shares(&here)
     };
     let synthetic = "tree = 'synthetic:500'";
     assert_eq!(said("tree = '/path/linux-4.10.1.tar.xz'", synthetic), "another workload");
