@@ -148,7 +148,7 @@ impl<D: BlockDevice> Emulated<D> {
         let mut state = self.lock();
         let now = self.now_ns();
         state.disk.advance(now);
-        state.take_replies();
+        state.take_replies(None);
         state.appoint();
         let Some(destaged) = &state.destaged else { return vec![None; writes.len()] };
         let durable = writes.iter().map(|(replied, range)| {
@@ -191,8 +191,7 @@ impl<D: BlockDevice> Emulated<D> {
             let id = state.next_id;
             state.next_id += 1;
             state.disk.arrive(now, id, self.placed.place(request));
-            state.take_replies();
-            let fixed_ns = state.fixed.remove(&id);
+            let fixed_ns = state.take_replies(Some(id));
             if fixed_ns.is_none() {
                 state.waiting.insert(id, Arc::default());
             }
@@ -206,14 +205,17 @@ impl<D: BlockDevice> Emulated<D> {
         };
         let result = act(&self.inner);
         let at_ns = fixed_ns.unwrap_or_else(|| self.await_reply(id));
-        block::wait_until(self.began + Duration::from_nanos(at_ns));
+        let mut replied_ns = self.now_ns();
+        if replied_ns < at_ns {
+            block::wait_until(self.began + Duration::from_nanos(at_ns));
+            replied_ns = self.now_ns().max(at_ns);
+        }
         let mut state = self.lock();
-        let replied_ns = self.now_ns().max(at_ns);
         let late_ns = replied_ns - at_ns;
         state.lateness.saturating_record(late_ns.max(1));
         // Others may wait for what the disk does next.
         state.disk.advance(at_ns);
-        state.take_replies();
+        state.take_replies(None);
         state.appoint();
         state.trace.record(TraceEntry { arrived_ns, replied_ns, request, metadata: false });
         result
@@ -237,7 +239,7 @@ impl<D: BlockDevice> Emulated<D> {
             match state.disk.next_event() {
                 Some(due) if due <= now => {
                     state.disk.advance(now);
-                    state.take_replies();
+                    state.take_replies(None);
                 }
                 due => {
                     // A model that owes a reply has something ahead; without it, look again.
@@ -252,22 +254,29 @@ impl<D: BlockDevice> Emulated<D> {
 }
 
 impl State {
-    fn take_replies(&mut self) {
+    /// Notes which replies are fixed by now. Gives that of the request which has just arrived, `own`: it does not wait
+    /// yet.
+    fn take_replies(&mut self, own: Option<u64>) -> Option<u64> {
         while let Some(destaged) = self.disk.destaged() {
             if let Some(all) = &mut self.destaged {
                 all.push(destaged);
             }
         }
+        let mut own_ns = None;
         while let Some(reply) = self.disk.reply() {
+            if own == Some(reply.id) {
+                own_ns = Some(reply.at_ns);
+                continue;
+            }
             self.fixed.insert(reply.id, reply.at_ns);
             if self.leader == Some(reply.id) {
                 self.leader = None;
             }
-            // The one that has just arrived does not wait yet.
             if let Some(condvar) = self.waiting.remove(&reply.id) {
                 condvar.notify_one();
             }
         }
+        own_ns
     }
 
     /// Makes sure that somebody leads, where somebody waits.

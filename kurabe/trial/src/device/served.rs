@@ -35,9 +35,10 @@ use crate::sys;
 /// Requests of the kernel that are carried at a time.
 const THREADS: usize = 32;
 
-/// How many of them take requests at a time where no request waits for a device below.
+/// How many of them take requests at a time where no request waits for a device below. Who asks needs processors too:
+/// a thread that is woken for a request takes one from it.
 fn turns() -> usize {
-    std::thread::available_parallelism().map_or(2, |count| count.get().clamp(2, THREADS))
+    std::thread::available_parallelism().map_or(1, |count| (count.get() / 2).clamp(1, THREADS))
 }
 
 /// How long the server may take to answer.
