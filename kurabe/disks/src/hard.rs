@@ -81,6 +81,7 @@ struct Command {
     arrived_ns: u64,
     id: u64,
     request: ModelRequest,
+    /// Of its first byte, once it is in the queue.
     position: f64,
 }
 
@@ -242,7 +243,7 @@ impl HardDisk {
             self.incoming.pop_front();
             match command.request.operation {
                 DiskOperation::Read => self.admit_read(command),
-                DiskOperation::Write if self.settings.cache_bytes == 0 => self.queue.push(command),
+                DiskOperation::Write if self.settings.cache_bytes == 0 => self.enqueue(command),
                 DiskOperation::Write => {
                     self.forget_read(&(command.request.offset..command.request.end()));
                     self.waiting.push_back(command);
@@ -277,7 +278,12 @@ impl HardDisk {
         }
     }
 
-    fn admit_read(&mut self, mut command: Command) {
+    fn enqueue(&mut self, mut command: Command) {
+        command.position = self.position_of(command.request.offset);
+        self.queue.push(command);
+    }
+
+    fn admit_read(&mut self, command: Command) {
         let range = command.request.offset..command.request.end();
         let is_kept = self.dirty.covers(&range)
             || self.segments.iter().any(|one| one.start <= range.start && range.end <= one.end)
@@ -299,8 +305,7 @@ impl HardDisk {
             self.answer(command.id, end);
             return;
         }
-        command.position = self.position_of(range.start);
-        self.queue.push(command);
+        self.enqueue(command);
     }
 
     fn cached_ns(&self, command: &Command) -> u64 {
@@ -478,11 +483,10 @@ impl HardDisk {
         turns * self.geometry.revolution_ns
     }
 
-    /// A revolution, if the first change of tracks after a seek does not find its track in time.
-    fn miss_ns(&mut self, place: u64, length: u64) -> f64 {
-        let begins = self.geometry.position(place).floor();
-        let crosses = self.geometry.position(place + length).floor() > begins;
-        if crosses && self.random.happens(self.settings.miss_chance) {
+    /// A revolution, if the first change of tracks after a seek, between these positions, does not find its track in
+    /// time.
+    fn miss_ns(&mut self, begins: f64, ends: f64) -> f64 {
+        if ends.floor() > begins.floor() && self.random.happens(self.settings.miss_chance) {
             self.counters.misses += 1;
             return self.geometry.revolution_ns;
         }
@@ -508,12 +512,14 @@ impl HardDisk {
         self.end_stream();
         let place = self.place(offset);
         let (positioning, moves) = self.positioning_ns(self.now_ns as f64, command.position, false);
-        let missed = if moves { self.miss_ns(place, length) } else { 0.0 };
+        let (begins, ends) =
+            (self.geometry.position(place), self.geometry.position(place + length));
+        let missed = if moves { self.miss_ns(begins, ends) } else { 0.0 };
         self.counters.seeks += u64::from(moves);
-        let time = positioning + self.passing_ns(place, length) + missed;
+        let time = positioning + (ends - begins) * self.geometry.revolution_ns + missed;
         let end_ns = self.now_ns + time as u64;
         self.written_to = None;
-        self.position = self.geometry.position(place + length);
+        self.position = ends;
         // What comes next passes below the head anyway.
         let end = offset + length;
         let limit = end + self.settings.read_ahead_bytes;
@@ -531,15 +537,16 @@ impl HardDisk {
             Some(shingles) => shingles.write(range),
             None => range.start,
         };
-        let mut time = self.passing_ns(place, length) * self.settings.write_slip;
-        let position = self.geometry.position(place);
+        let (position, ends) =
+            (self.geometry.position(place), self.geometry.position(place + length));
+        let mut time = (ends - position) * self.geometry.revolution_ns * self.settings.write_slip;
         let follows = goes_on && (position - self.position).abs() < 1e-6;
         if !follows {
             let (positioning, moves) = self.positioning_ns(self.now_ns as f64, position, true);
             time += positioning;
             if moves {
                 self.counters.seeks += 1;
-                time += self.miss_ns(place, length);
+                time += self.miss_ns(position, ends);
                 if self.random.happens(self.settings.write_miss_chance) {
                     self.counters.misses += 1;
                     time += self.geometry.revolution_ns;
@@ -551,7 +558,7 @@ impl HardDisk {
             self.counters.sector_reads += 1;
             time += self.geometry.revolution_ns;
         }
-        self.position = self.geometry.position(place + length);
+        self.position = ends;
         self.written_to = Some(range.end);
         self.has_written = true;
         self.now_ns + time as u64
@@ -652,8 +659,7 @@ impl DiskModel for HardDisk {
         self.advance(at_ns);
         self.now_ns = self.now_ns.max(at_ns);
         self.asked_ns = self.now_ns;
-        let position = self.position_of(request.offset);
-        self.incoming.push_back(Command { arrived_ns: self.now_ns, id, request, position });
+        self.incoming.push_back(Command { arrived_ns: self.now_ns, id, request, position: 0.0 });
         self.admit();
         self.start();
     }

@@ -20,6 +20,8 @@ use crate::{DiskOperation, DiskReply};
 const LATENCY_NS_MAX: u64 = 3_600_000_000_000;
 /// Share of flushes at once from which on a replay may differ.
 const CONCURRENT_MAX: f64 = 0.05;
+/// The number of no request.
+const NONE: u32 = u32::MAX;
 
 /// What came out.
 pub struct Replayed {
@@ -38,7 +40,7 @@ pub struct Replayed {
 }
 
 /// What can be said of a replay's worth.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Validity {
     /// Flushes in the trace.
     pub flushes: u64,
@@ -49,22 +51,13 @@ pub struct Validity {
 }
 
 impl Validity {
-    fn of(trace: &Trace) -> Validity {
-        let mut ends: BinaryHeap<Reverse<u64>> = BinaryHeap::new();
-        let (mut flushes, mut concurrent, mut depth) = (0, 0, 0);
-        for entry in &trace.entries {
-            while ends.peek().is_some_and(|end| end.0 <= entry.arrived_ns) {
-                ends.pop();
-            }
-            ends.push(Reverse(entry.replied_ns));
-            depth = depth.max(ends.len());
-            if entry.request.operation == DiskOperation::Flush {
-                flushes += 1;
-                concurrent += u64::from(ends.len() > 1);
-            }
+    /// One more request arrives, with which so many are under way.
+    fn add(&mut self, operation: DiskOperation, depth: usize) {
+        self.depth_max = self.depth_max.max(depth as u64);
+        if operation == DiskOperation::Flush {
+            self.flushes += 1;
+            self.concurrent_flushes += u64::from(depth > 1);
         }
-        let depth_max = depth as u64;
-        Validity { flushes, concurrent_flushes: concurrent, depth_max }
     }
 
     /// Why the figures may not be what the disk would give, if so.
@@ -88,14 +81,18 @@ pub fn replay(trace: &Trace, profile: &DiskProfile) -> Result<Replayed, ProfileE
     let (mut disk, placed) = profile.disk(trace.device_bytes)?;
     let count = trace.entries.len();
     // For each request the one before whose reply it waited, and the host's time after it.
-    let waits_for = dependencies(&trace.entries);
-    let mut followers: Vec<Vec<u32>> = vec![Vec::new(); count];
+    let (waits_for, validity) = dependencies(&trace.entries);
+    // Those that wait for one request: the last of them, and of each the one before it.
+    let (mut last_follower, mut follower_before) = (vec![NONE; count], vec![NONE; count]);
     // Requests by the virtual time at which they arrive.
     let mut ready: BinaryHeap<Reverse<(u64, u32)>> = BinaryHeap::new();
     let first_ns = trace.entries.first().map_or(0, |entry| entry.arrived_ns);
     for (number, on) in waits_for.iter().enumerate() {
         match on {
-            Some(before) => followers[*before as usize].push(number as u32),
+            Some(before) => {
+                let last = &mut last_follower[*before as usize];
+                follower_before[number] = std::mem::replace(last, number as u32);
+            }
             None => {
                 ready.push(Reverse((trace.entries[number].arrived_ns - first_ns, number as u32)));
             }
@@ -122,9 +119,11 @@ pub fn replay(trace: &Trace, profile: &DiskProfile) -> Result<Replayed, ProfileE
                 latencies[which].saturating_record((at_ns - entry.arrived_ns).max(1));
             }
             let replied = trace.entries[id as usize].replied_ns;
-            for &follower in &followers[id as usize] {
+            let mut follower = last_follower[id as usize];
+            while follower != NONE {
                 let host_ns = trace.entries[follower as usize].arrived_ns - replied;
                 ready.push(Reverse((at_ns + host_ns, follower)));
+                follower = follower_before[follower as usize];
             }
         }
         let arrival = ready.peek().map(|one| one.0.0);
@@ -150,13 +149,14 @@ pub fn replay(trace: &Trace, profile: &DiskProfile) -> Result<Replayed, ProfileE
         .max()
         .unwrap_or(0)
         .saturating_sub(first_ns);
-    let (counters, validity) = (disk.counters(), Validity::of(trace));
+    let counters = disk.counters();
     Ok(Replayed { entries, recorded_ns, replayed_ns, latencies, counters, validity })
 }
 
 /// The request whose reply was the last before each arrival. One that arrived with it or later cannot be
 /// waited for, even at the same instant.
-fn dependencies(entries: &[TraceEntry]) -> Vec<Option<u32>> {
+fn dependencies(entries: &[TraceEntry]) -> (Vec<Option<u32>>, Validity) {
+    let mut validity = Validity::default();
     let mut unanswered = BinaryHeap::<Reverse<(u64, u32)>>::new();
     let mut last: Option<(u64, u32)> = None;
     let find = |(number, entry): (usize, &TraceEntry)| {
@@ -167,7 +167,9 @@ fn dependencies(entries: &[TraceEntry]) -> Vec<Option<u32>> {
             last = last.max(Some(reply));
         }
         unanswered.push(Reverse((entry.replied_ns, number as u32)));
+        validity.add(entry.request.operation, unanswered.len());
         last.map(|(_, before)| before)
     };
-    entries.iter().enumerate().map(find).collect()
+    let waits_for = entries.iter().enumerate().map(find).collect();
+    (waits_for, validity)
 }
