@@ -5,13 +5,20 @@
 //! own, which takes the open one as soon as it is worth a write. A large batch is written in steps, and each
 //! gives as much room to those who wait for some, one after the other: if all of them went on at
 //! once, what writes to a device that is memory would have to share the processors with them, and then
-//! they would have to wait for it. Each batch is one commit, so the batches, and the changes within one, become visible to an
-//! opening in the order in which they were made. Readers find what is in a batch here, before they look
-//! into the index. Whoever makes a change that is not gathered waits first until what is here of its
-//! keys has been written ([`Engine::settle`]). The lock is taken before that of the space.
+//! they would have to wait for it.
+//!
+//! The journal hears of several batches at once: of those whose values are on the device ([`Landed`]). A commit
+//! for each would have the arm of a hard disk go to the journal and back every few MiB. It comes once the oldest
+//! change is so old as may be, when somebody waits for it, and when as many changes or bytes have landed
+//! as may share one. All of it is one commit, so the changes become visible to an opening in the order in which
+//! they were made.
+//!
+//! Readers find what is not committed here, before they look into the index. Whoever makes a change that is not
+//! gathered waits first until what is here of its keys is committed ([`Engine::settle`]). The lock is taken
+//! before those of the space and the pins.
 //!
 //! Knows nothing of the medium. Invariants: a key is in `fresh` as long as its newest gathered change
-//! is not in the index; batches are handed over in the order of their numbers, one at a time.
+//! is not in the index; batches land in the order of their numbers, one at a time.
 
 use std::collections::HashMap;
 use std::ops::Deref;
@@ -23,12 +30,14 @@ use block::AlignedBuffer;
 use crate::commit::gathered_max;
 use crate::data::{Data, Memory, Piece};
 use crate::engine::Engine;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::extent::{Stamp, Value, chunk_checksums, extent_bytes, seal_with};
+use crate::index::Entry;
 use crate::journal::Record;
 use crate::layout::BLOCK_BYTES;
 use crate::metrics::count;
 use crate::sabotage::Sabotage;
+use crate::space::{Pin, Pins};
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Condvar, Mutex, MutexGuard, lock, wait, wait_at_most};
 
@@ -37,8 +46,17 @@ use crate::sync::{Condvar, Mutex, MutexGuard, lock, wait, wait_at_most};
 struct Fresh {
     /// The number of its batch.
     batch: u64,
-    /// Where the value lies and its length; none where it was deleted.
-    value: Option<(Place, usize)>,
+    /// Where the value is; none where it was deleted.
+    value: Option<Whereabouts>,
+}
+
+/// Where a gathered value is.
+#[derive(Clone, Copy)]
+enum Whereabouts {
+    /// In memory, with its length.
+    Memory(Place, usize),
+    /// On the device.
+    Device(Entry),
 }
 
 /// Where a value lies in memory.
@@ -99,7 +117,18 @@ struct Closed {
     unwritten: usize,
     pieces: Vec<Piece<Place>>,
     records: Vec<Record>,
+    since: Instant,
     is_taken: bool,
+}
+
+/// Changes of batches whose values are on the device, and of which the journal has not heard.
+struct Landed {
+    /// In their order.
+    records: Vec<Record>,
+    /// Bytes of their extents.
+    bytes: usize,
+    /// When the oldest was made.
+    since: Instant,
 }
 
 impl Open {
@@ -142,10 +171,14 @@ impl Closed {
 struct State {
     open: Option<Open>,
     closed: Option<Closed>,
+    landed: Option<Landed>,
     fresh: HashMap<u128, Fresh>,
-    /// Number of the batch that is open or will be next, and how many have been written.
+    /// Number of the batch that is open or will be next, how many have landed, and how many are committed.
     number: u64,
     written: u64,
+    committed: u64,
+    /// Somebody waits until so many are committed.
+    wanted: u64,
     /// Memory of an earlier batch, and of values that it kept.
     spare: Option<AlignedBuffer>,
     spare_values: Vec<AlignedBuffer>,
@@ -157,6 +190,32 @@ impl State {
     fn unwritten(&self) -> usize {
         let closed = self.closed.as_ref().map_or(0, |closed| closed.unwritten);
         closed + self.open.as_ref().map_or(0, |open| open.used)
+    }
+
+    /// When the oldest change was made that is not committed.
+    fn oldest(&self) -> Option<Instant> {
+        let landed = self.landed.as_ref().map(|landed| landed.since);
+        let closed = self.closed.as_ref().map(|closed| closed.since);
+        landed.or(closed).or(self.open.as_ref().map(|open| open.since))
+    }
+
+    /// The batch in hand has landed: what was read from its memory is read from the device.
+    fn land(&mut self, records: Vec<Record>) {
+        for record in &records {
+            if let Record::Put { entry, .. } = *record
+                && let Some(fresh) = self.fresh.get_mut(&entry.key)
+                && fresh.batch == self.written
+                && fresh.value.is_some()
+            {
+                fresh.value = Some(Whereabouts::Device(entry));
+            }
+        }
+        let Some(closed) = &self.closed else { return };
+        let (bytes, since) = (closed.used, closed.since);
+        let new = || Landed { records: Vec::new(), bytes: 0, since };
+        let landed = self.landed.get_or_insert_with(new);
+        landed.records.extend(records);
+        landed.bytes += bytes;
     }
 }
 
@@ -176,6 +235,10 @@ impl Drop for Waiter<'_> {
 
 /// Most bytes of one step of a batch to the device.
 const STEP_BYTES_MAX: usize = 4 << 20;
+/// Most bytes that land for one commit: an opening after a crash may have to read them again.
+const LANDED_BYTES_MAX: u64 = 512 << 20;
+/// At most this part of the store, as what they replace is free only after the commit.
+const LANDED_SHARE: u64 = 2;
 
 /// What has been gathered.
 pub(crate) struct Gather {
@@ -191,19 +254,22 @@ pub(crate) struct Gather {
     /// Bytes of a batch; none are gathered where this is 0.
     batch_bytes: usize,
     step_bytes: usize,
+    landed_bytes_max: usize,
     records_max: usize,
-    /// A batch is handed over once its oldest change is so old.
+    /// A change is committed once it is so old.
     age_max: Duration,
 }
 
 /// What a key has here.
-pub(crate) enum Found {
+pub(crate) enum Found<'a> {
     /// Nothing: the index knows.
     Nothing,
     /// It was deleted.
     Deleted,
-    /// A value of so many bytes.
+    /// A value of so many bytes, in memory.
     Value(usize),
+    /// A value on the device, whose place is not used again while the pin is held.
+    Landed(Entry, Pin<'a>),
 }
 
 impl Gather {
@@ -219,19 +285,25 @@ impl Gather {
             fresh: AtomicUsize::new(0),
             batch_bytes,
             step_bytes: step_bytes.next_multiple_of(BLOCK_BYTES as usize),
+            landed_bytes_max: LANDED_BYTES_MAX.min(geometry.data_bytes() / LANDED_SHARE) as usize,
             records_max: gathered_max(geometry),
             age_max,
         }
     }
 
-    /// What a key has here. A value is copied into `value`, if there is one for it.
-    pub fn find(&self, key: u128, value: Option<&mut Value>) -> Found {
+    /// What a key has here. A value in memory is copied into `value`, if there is one for it.
+    pub fn find<'a>(&self, key: u128, pins: &'a Pins, value: Option<&mut Value>) -> Found<'a> {
         if self.fresh.load(Ordering::SeqCst) == 0 {
             return Found::Nothing;
         }
         let state = lock(&self.state);
         let Some(fresh) = state.fresh.get(&key) else { return Found::Nothing };
-        let Some((place, length)) = fresh.value else { return Found::Deleted };
+        let (place, length) = match fresh.value {
+            None => return Found::Deleted,
+            // Only the commit of a newer change gives the extent up, and that change would be here.
+            Some(Whereabouts::Device(entry)) => return Found::Landed(entry, pins.pin(entry.start)),
+            Some(Whereabouts::Memory(place, length)) => (place, length),
+        };
         if let Some(value) = value {
             let is_open = fresh.batch == state.number;
             let memory: &[u8] = match (&state.open, &state.closed, place) {
@@ -247,13 +319,12 @@ impl Gather {
         Found::Value(length)
     }
 
-    /// Bytes that wait in memory, and the age of the oldest change in the open batch.
+    /// Bytes that wait in memory, and the age of the oldest change that is not committed.
     pub fn waiting(&self) -> (u64, Duration) {
         let state = lock(&self.state);
-        let closed = state.closed.as_ref().map_or(0, |closed| closed.used);
-        let open = state.open.as_ref();
-        let bytes = closed + open.map_or(0, |open| open.used);
-        (bytes as u64, open.map_or(Duration::ZERO, |open| open.since.elapsed()))
+        let (open, closed) = (state.open.as_ref(), state.closed.as_ref());
+        let bytes = closed.map_or(0, |closed| closed.used) + open.map_or(0, |open| open.used);
+        (bytes as u64, state.oldest().map_or(Duration::ZERO, |oldest| oldest.elapsed()))
     }
 
     fn waiter(&self) -> Waiter<'_> {
@@ -307,7 +378,8 @@ impl Engine {
             && open.used + extent_bytes >= self.gather.step_bytes;
         open.used += extent_bytes;
         let spare = kept.as_ref().and_then(|_| state.spare_values.pop());
-        self.add(state, Record::Put { entry, sequence }, key, Some((place, length)));
+        let value = Some(Whereabouts::Memory(place, length));
+        self.add(state, Record::Put { entry, sequence }, key, value);
         if is_worth_it {
             self.gather.asked.notify_all();
         }
@@ -335,7 +407,7 @@ impl Engine {
         mut state: MutexGuard<'_, State>,
         record: Record,
         key: u128,
-        value: Option<(Place, usize)>,
+        value: Option<Whereabouts>,
     ) {
         let open = state.open.as_mut().expect("room has opened one");
         open.records.push(record);
@@ -421,7 +493,7 @@ impl Engine {
         if state.number == number
             && let Some(open) = state.open.take()
         {
-            let Open { memory, used, kept, pieces, rest, records, .. } = open;
+            let Open { memory, used, kept, pieces, rest, records, since, .. } = open;
             if rest.1 > 0 {
                 lock(&self.space).free(rest.0, rest.1);
             }
@@ -432,6 +504,7 @@ impl Engine {
                 unwritten: used,
                 pieces,
                 records,
+                since,
                 is_taken: false,
             });
             state.number += 1;
@@ -440,7 +513,7 @@ impl Engine {
         Ok(state)
     }
 
-    /// Waits until all that has been gathered is written.
+    /// Waits until all that has been gathered is committed.
     ///
     /// # Errors
     ///
@@ -454,16 +527,20 @@ impl Engine {
             state = self.hand_over(state)?;
         }
         let last = state.number;
-        while state.written < last {
+        if state.wanted < last {
+            state.wanted = last;
+            self.gather.asked.notify_all();
+        }
+        while state.committed < last {
             self.medium.permit()?;
             state = wait(&self.gather.ended, state);
         }
         Ok(())
     }
 
-    /// Waits until what has been gathered of a key is written, before a change of it goes another way.
+    /// Waits until what has been gathered of a key is committed, before a change of it goes another way.
     pub(crate) fn settle(&self, key: u128) -> Result<()> {
-        match self.gather.find(key, None) {
+        match self.gather.find(key, &self.pins, None) {
             Found::Nothing => Ok(()),
             _ if self.sabotage == Sabotage::LeaveGathered => Ok(()),
             _ => self.drain(),
@@ -474,25 +551,23 @@ impl Engine {
     pub(crate) fn write_gathered(&self) {
         let mut state = lock(&self.gather.state);
         loop {
-            if let Some(closed) = state.closed.as_mut().filter(|closed| !closed.is_taken) {
-                closed.is_taken = true;
-                let data = closed.data();
-                let records = std::mem::take(&mut closed.records);
-                drop(state);
-                count(&self.counters.gathered_batches, 1);
-                let outcome = self.write_out(records, data);
-                state = lock(&self.gather.state);
-                self.end_batch(&mut state, outcome);
+            if state.closed.as_ref().is_some_and(|closed| !closed.is_taken) {
+                state = self.write_batch_out(state);
                 continue;
             }
             let is_writable = self.medium.refusal().is_none();
+            let age = state.oldest().filter(|_| is_writable).map(|oldest| oldest.elapsed());
+            let is_old = age.is_some_and(|age| age >= self.gather.age_max);
             let open = state.open.as_ref().filter(|_| is_writable);
-            let age = open.map(|open| open.since.elapsed());
-            let is_worth_it = open.is_some_and(|open| open.used >= self.gather.step_bytes);
-            if is_worth_it || age.is_some_and(|age| age >= self.gather.age_max) {
+            if open.is_some_and(|open| open.used >= self.gather.step_bytes || is_old) {
                 // None is on its way, so this waits for nobody.
                 let handed_over = self.hand_over(state);
                 state = handed_over.unwrap_or_else(|_| lock(&self.gather.state));
+                continue;
+            }
+            let is_wanted = state.committed < state.wanted;
+            if is_writable && state.landed.is_some() && (is_old || is_wanted) {
+                state = self.commit(state, None);
                 continue;
             }
             if state.ends {
@@ -503,33 +578,102 @@ impl Engine {
         }
     }
 
-    /// Writes a batch, and then the journal; one that is less than a step together with it.
-    fn write_out(&self, records: Vec<Record>, mut data: Option<Data>) -> Result<()> {
-        if let Some(large) = data.take_if(|data| data.length() > self.gather.step_bytes) {
-            for step in large.steps(self.gather.step_bytes) {
-                self.medium.permit()?.write_values(&step)?;
-                let written: usize = step.iter().map(|(bytes, _)| bytes.len()).sum();
-                if let Some(closed) = &mut lock(&self.gather.state).closed {
-                    closed.unwritten -= written;
-                }
-                self.gather.room.notify_one();
-            }
+    /// Writes the batch that was handed over, and commits what has landed where that is due.
+    fn write_batch_out<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        let closed = state.closed.as_mut().expect("the caller has seen it");
+        closed.is_taken = true;
+        let mut data = closed.data();
+        let records = std::mem::take(&mut closed.records);
+        let landed = state.landed.as_ref().map_or(0, |landed| landed.records.len());
+        if landed + records.len() > self.gather.records_max {
+            state = self.commit(state, None);
         }
-        self.submit_gathered(records, data)
+        drop(state);
+        count(&self.counters.gathered_batches, 1);
+        let large = data.take_if(|data| data.length() > self.gather.step_bytes);
+        let has_landed = large.is_some();
+        let outcome = large.map_or(Ok(()), |data| self.write_steps(&data));
+        let mut state = lock(&self.gather.state);
+        if let Err(error) = outcome {
+            self.give_up(error);
+            return state;
+        }
+        if has_landed {
+            state.land(records);
+            self.end_batch(&mut state);
+            if self.is_commit_due(&state) {
+                state = self.commit(state, None);
+            }
+            return state;
+        }
+        // What is less than a step goes together with the journal.
+        state = self.commit(state, Some((records, data)));
+        if self.medium.refusal().is_none() {
+            self.end_batch(&mut state);
+        }
+        state
     }
 
-    fn end_batch(&self, state: &mut State, outcome: Result<()>) {
-        // These changes were answered. Nobody may take a failure for success, and readers go on seeing them.
-        if let Err(error) = outcome {
-            self.medium.refuse(error.refusal());
-            self.gather.ended.notify_all();
-            self.gather.room.notify_all();
-            return;
+    /// Writes the data of a batch step by step.
+    fn write_steps(&self, data: &Data) -> Result<()> {
+        for step in data.steps(self.gather.step_bytes) {
+            self.medium.permit()?.write_values(&step)?;
+            let written: usize = step.iter().map(|(bytes, _)| bytes.len()).sum();
+            if let Some(closed) = &mut lock(&self.gather.state).closed {
+                closed.unwritten -= written;
+            }
+            self.gather.room.notify_one();
         }
-        let number = state.written;
-        state.written += 1;
-        state.fresh.retain(|_, fresh| fresh.batch != number);
+        Ok(())
+    }
+
+    /// Whether no more may land before a commit.
+    fn is_commit_due(&self, state: &State) -> bool {
+        state.landed.as_ref().is_some_and(|landed| {
+            state.committed < state.wanted
+                || landed.bytes >= self.gather.landed_bytes_max
+                || landed.records.len() >= self.gather.records_max
+                || landed.since.elapsed() >= self.gather.age_max
+        })
+    }
+
+    /// Commits what has landed, and the records and data of the batch in hand if it has not.
+    fn commit<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        in_hand: Option<(Vec<Record>, Option<Data>)>,
+    ) -> MutexGuard<'a, State> {
+        let mut records = state.landed.take().map_or_else(Vec::new, |landed| landed.records);
+        let mut committed = state.written;
+        let mut data = None;
+        if let Some((last, its_data)) = in_hand {
+            records.extend(last);
+            (committed, data) = (committed + 1, its_data);
+        }
+        drop(state);
+        let outcome = self.submit_gathered(records, data);
+        let mut state = lock(&self.gather.state);
+        if let Err(error) = outcome {
+            self.give_up(error);
+            return state;
+        }
+        state.committed = committed;
+        state.fresh.retain(|_, fresh| fresh.batch >= committed);
         self.gather.fresh.store(state.fresh.len(), Ordering::SeqCst);
+        self.gather.ended.notify_all();
+        state
+    }
+
+    /// These changes were answered. Nobody may take a failure for success, and readers go on seeing them.
+    fn give_up(&self, error: Error) {
+        self.medium.refuse(error.refusal());
+        self.gather.ended.notify_all();
+        self.gather.room.notify_all();
+    }
+
+    /// The batch in hand is on the device, and its memory is free.
+    fn end_batch(&self, state: &mut State) {
+        state.written += 1;
         let closed = state.closed.take().expect("it was written");
         state.spare = Arc::into_inner(closed.memory);
         // Those of another size than what comes now are not kept for ever.

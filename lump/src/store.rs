@@ -39,7 +39,7 @@ const SPARE_VALUES_MAX: usize = 16;
 /// Bytes of buffered values in memory, unless said otherwise.
 const BUFFER_BYTES_MAX: u64 = 32 << 20;
 /// How long they stay there, unless said otherwise.
-const BUFFER_AGE_MAX: Duration = Duration::from_secs(1);
+const BUFFER_AGE_MAX: Duration = Duration::from_secs(5);
 
 /// When a put or delete returns. `lump/docs/durability.md` has the details. The tests that hold the promises:
 /// `nothing_that_was_acknowledged_is_lost` ([`Durability::Durable`]), `what_was_told_to_be_done_survives_sigkill`
@@ -70,7 +70,7 @@ pub struct OpenOptions {
     /// Most bytes of [`Durability::Buffered`] values in memory; 32 MiB unless given. Values of more
     /// than a quarter of it are written at once, and with 0 all are.
     pub buffer_bytes_max: Option<u64>,
-    /// Longest time until a [`Durability::Buffered`] change is written; 1 s unless given.
+    /// Longest time until a [`Durability::Buffered`] change is in the journal; 5 s unless given.
     pub buffer_age_max: Option<Duration>,
     /// For the canaries of the tests only.
     #[doc(hidden)]
@@ -303,10 +303,10 @@ impl Store {
     /// Whether there may be another object; `reserved` are all others, and those under way.
     fn check_objects(&self, key: u128, reserved: u64) -> Result<()> {
         let limit = self.engine.geometry.objects_max;
-        let is_new = || match self.engine.gather.find(key, None) {
+        let is_new = || match self.engine.gather.find(key, &self.engine.pins, None) {
             Found::Nothing => self.engine.index.shard(key).get(key).is_none(),
             Found::Deleted => true,
-            Found::Value(_) => false,
+            Found::Value(_) | Found::Landed(..) => false,
         };
         if reserved >= limit && (reserved >= limit + OBJECTS_SPARE || is_new()) {
             return Err(Error::TooManyObjects { limit });
@@ -395,6 +395,9 @@ impl Store {
     pub fn get_into(&self, key: u128, value: &mut Value) -> Result<bool> {
         match self.find_gathered(key, value) {
             Found::Nothing => self.read(key, |extent| extent.read(&self.engine.medium, value)),
+            Found::Landed(entry, _pin) => {
+                self.read_entry(entry, |extent| extent.read(&self.engine.medium, value))
+            }
             Found::Deleted => Ok(false),
             Found::Value(length) => {
                 count(&self.engine.counters.gets, 1);
@@ -405,10 +408,10 @@ impl Store {
     }
 
     /// What has been gathered of a key, for a reader.
-    fn find_gathered(&self, key: u128, value: &mut Value) -> Found {
+    fn find_gathered(&self, key: u128, value: &mut Value) -> Found<'_> {
         match self.engine.sabotage {
             Sabotage::MissGathered => Found::Nothing,
-            _ => self.engine.gather.find(key, Some(value)),
+            _ => self.engine.gather.find(key, &self.engine.pins, Some(value)),
         }
     }
 
@@ -426,6 +429,15 @@ impl Store {
 
     fn read(&self, key: u128, read: impl FnOnce(Extent<'_>) -> Result<()>) -> Result<bool> {
         let Some((entry, _pin)) = self.find(key) else { return Ok(false) };
+        self.read_entry(entry, read)
+    }
+
+    /// Reads an extent whose place is not used again meanwhile.
+    fn read_entry(
+        &self,
+        entry: Entry,
+        read: impl FnOnce(Extent<'_>) -> Result<()>,
+    ) -> Result<bool> {
         let start = Instant::now();
         match read(Extent { geometry: &self.engine.geometry, entry }) {
             Ok(()) => {
@@ -453,15 +465,16 @@ impl Store {
     /// [`Error::BadRange`] when the value does not have these bytes; those of [`Store::get`].
     pub fn get_range(&self, key: u128, range: Range<u64>) -> Result<Option<Vec<u8>>> {
         let mut value = Value::zeroed(0);
-        match self.find_gathered(key, &mut value) {
-            Found::Nothing => {}
-            Found::Deleted => return Ok(None),
+        let found = match self.find_gathered(key, &mut value) {
+            Found::Nothing => self.find(key),
+            Found::Landed(entry, pin) => Some((entry, Some(pin))),
+            Found::Deleted => None,
             Found::Value(length) => {
                 let range = range_of(length as u64, range)?;
                 return Ok(Some(value[range].to_vec()));
             }
-        }
-        let Some((entry, _pin)) = self.find(key) else { return Ok(None) };
+        };
+        let Some((entry, _pin)) = found else { return Ok(None) };
         let extent = Extent { geometry: &self.engine.geometry, entry };
         let outcome = extent.read_range(&self.engine.medium, range);
         if let Err(Error::Corrupt { .. }) = outcome {
@@ -472,12 +485,12 @@ impl Store {
 
     /// What is known of a key without the device; `None` when it has no value.
     pub fn head(&self, key: u128) -> Option<Object> {
-        match self.engine.gather.find(key, None) {
-            Found::Nothing => {}
-            Found::Deleted => return None,
-            Found::Value(length) => return Some(Object { key, length_bytes: length as u64 }),
+        match self.engine.gather.find(key, &self.engine.pins, None) {
+            Found::Nothing => self.engine.index.shard(key).get(key).map(Object::from),
+            Found::Landed(entry, _) => Some(Object::from(entry)),
+            Found::Deleted => None,
+            Found::Value(length) => Some(Object { key, length_bytes: length as u64 }),
         }
-        self.engine.index.shard(key).get(key).map(Object::from)
     }
 
     fn find(&self, key: u128) -> Option<(Entry, Option<Pin<'_>>)> {

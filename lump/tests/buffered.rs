@@ -124,13 +124,28 @@ fn the_limits_of_the_buffer_hold() {
         store.put(key, &pattern(1, 10_000), Buffered).unwrap();
         assert!(store.usage().gathered_bytes <= 64 << 10);
     }
-    assert!(killed(&device).get(10).unwrap().is_some());
+    // The values are on the device and the journal has not heard of them, until half the store was written.
+    assert!(killed(&device).get(10).unwrap().is_none());
+    assert_eq!(store.get(10).unwrap().as_deref(), Some(&pattern(1, 10_000)[..]));
+    let puts = (0..500).take_while(|round| {
+        store.put(10 + round % 30, &pattern(1, 10_000), Buffered).unwrap();
+        killed(&device).get(10).unwrap().is_none()
+    });
+    let put_bytes = 10_000 * (30 + puts.count());
+    assert!((MEBIBYTE as usize..3 * MEBIBYTE as usize).contains(&put_bytes), "{put_bytes}");
     drop(store);
-    let store = opened(1 << 20, Duration::ZERO);
+    // What is old is written, whether it waits in memory or has landed.
+    let age = Duration::from_millis(50);
+    let store = opened(64 << 10, age);
     store.put(50, b"soon", Buffered).unwrap();
     while killed(&device).get(50).unwrap().is_none() {
         std::thread::yield_now();
     }
+    (60..64).for_each(|key| store.put(key, &pattern(1, 10_000), Buffered).unwrap());
+    while killed(&device).get(63).unwrap().is_none() {
+        std::thread::yield_now();
+    }
+    assert_eq!((store.usage().gathered_bytes, store.usage().gathered_ms), (0, 0));
     drop(store);
     // A full store says so, and has what it took.
     let store = opened(1 << 20, hour);
