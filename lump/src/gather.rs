@@ -565,8 +565,9 @@ impl Engine {
                 state = handed_over.unwrap_or_else(|_| lock(&self.gather.state));
                 continue;
             }
+            // Who waits hears of it where it cannot be done.
             let is_wanted = state.committed < state.wanted;
-            if is_writable && state.landed.is_some() && (is_old || is_wanted) {
+            if state.landed.is_some() && (is_old || is_wanted) {
                 state = self.commit(state, None);
                 continue;
             }
@@ -607,11 +608,7 @@ impl Engine {
             return state;
         }
         // What is less than a step goes together with the journal.
-        state = self.commit(state, Some((records, data)));
-        if self.medium.refusal().is_none() {
-            self.end_batch(&mut state);
-        }
-        state
+        self.commit(state, Some((records, data)))
     }
 
     /// Writes the data of a batch step by step.
@@ -637,18 +634,17 @@ impl Engine {
         })
     }
 
-    /// Commits what has landed, and the records and data of the batch in hand if it has not.
+    /// Commits what has landed, and with it the records and data of the batch in hand, which ends then.
     fn commit<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
         in_hand: Option<(Vec<Record>, Option<Data>)>,
     ) -> MutexGuard<'a, State> {
         let mut records = state.landed.take().map_or_else(Vec::new, |landed| landed.records);
-        let mut committed = state.written;
-        let mut data = None;
+        let (has_batch, mut data) = (in_hand.is_some(), None);
         if let Some((last, its_data)) = in_hand {
             records.extend(last);
-            (committed, data) = (committed + 1, its_data);
+            data = its_data;
         }
         drop(state);
         let outcome = self.submit_gathered(records, data);
@@ -657,6 +653,10 @@ impl Engine {
             self.give_up(error);
             return state;
         }
+        if has_batch {
+            self.end_batch(&mut state);
+        }
+        let committed = state.written;
         state.committed = committed;
         state.fresh.retain(|_, fresh| fresh.batch >= committed);
         self.gather.fresh.store(state.fresh.len(), Ordering::SeqCst);

@@ -6,10 +6,11 @@ mod common;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex};
+use std::time::Duration;
 
 use block::{BlockDevice, MemoryDevice};
 use common::{MEBIBYTE, contents, created, open, open_so, pattern, small};
-use lump::Durability::{Durable, Written};
+use lump::Durability::{self, Buffered, Durable, Written};
 use lump::{Error, OpenOptions, Sabotage, Store};
 
 /// A device on which reads of one place, or flushes, wait until they are let through.
@@ -77,12 +78,18 @@ impl BlockDevice for Gate {
 }
 
 /// Reads a value while others overwrite it and everything around it; what the reader got.
-fn read_during_reuse(sabotage: Sabotage) -> lump::Result<bool> {
+fn read_during_reuse(sabotage: Sabotage, durability: Durability) -> lump::Result<bool> {
     let device = created(Gate::new(MemoryDevice::new(MEBIBYTE, 512)), &small());
-    let store =
-        Store::open(device.clone(), &OpenOptions { sabotage, ..Default::default() }).unwrap();
+    let options = OpenOptions {
+        sabotage,
+        buffer_bytes_max: Some(500_000),
+        buffer_age_max: Some(Duration::from_secs(3600)),
+        ..Default::default()
+    };
+    let store = Store::open(device.clone(), &options).unwrap();
     let bytes = pattern(1, 100_000);
-    store.put(1, &bytes, Durable).unwrap();
+    store.put(1, &bytes, durability).unwrap();
+    wait_until(|| store.usage().gathered_bytes == 0);
     *device.closed.lock().unwrap() = Some(100_352);
     std::thread::scope(|scope| {
         let reader = scope.spawn(|| Ok(store.get(1)?.unwrap()[..] == bytes));
@@ -91,7 +98,7 @@ fn read_during_reuse(sabotage: Sabotage) -> lump::Result<bool> {
         }
         // A reader holds nobody up, and 40 values are several times the store.
         for step in 0..40 {
-            store.put(1, &pattern(step, 99_000), Durable).unwrap();
+            store.put(1, &pattern(step, 99_000), durability).unwrap();
             assert_eq!(store.get(1).unwrap().unwrap().len(), 99_000);
         }
         device.open_all();
@@ -101,8 +108,10 @@ fn read_during_reuse(sabotage: Sabotage) -> lump::Result<bool> {
 
 #[test]
 fn an_extent_is_reused_only_after_its_readers() {
-    assert!(read_during_reuse(Sabotage::None).unwrap());
-    let canary = read_during_reuse(Sabotage::ForgetReaders);
+    for durability in [Durable, Buffered] {
+        assert!(read_during_reuse(Sabotage::None, durability).unwrap());
+    }
+    let canary = read_during_reuse(Sabotage::ForgetReaders, Durable);
     assert!(matches!(canary, Err(Error::Corrupt { key: 1, .. })), "{canary:?}");
 }
 

@@ -570,7 +570,7 @@ fn a_seed_gives_one_run() {
 }
 
 /// Each rule that is broken must be caught within so many histories with its focus.
-const CANARY_HISTORIES: u64 = 4000;
+const CANARY_HISTORIES: u64 = 6000;
 
 fn canary(sabotage: Sabotage, focus: Focus) -> Result<String, Tally> {
     let setting = Setting { focus, sabotage, rots: false };
@@ -600,7 +600,7 @@ fn canaries_are_caught() {
         (Sabotage::LeaveFailed, Focus::Window),
         (Sabotage::DropWindow, Focus::Window),
         (Sabotage::LeaveInside, Focus::Window),
-        (Sabotage::ReuseInWindow, Focus::All),
+        (Sabotage::ReuseInWindow, Focus::Window),
         (Sabotage::ReuseUnfenced, Focus::Journal),
         (Sabotage::LastWins, Focus::Window),
         (Sabotage::FindStale, Focus::All),
