@@ -158,6 +158,22 @@ fn a_trace_has_every_request_and_is_replayed_and_exported() {
     assert!(ran.stderr.contains("remove it, or name another"), "{}", ran.stderr);
 }
 
+#[test]
+fn a_hard_disk_takes_no_discards() {
+    if !root() {
+        return;
+    }
+    for (disk, takes) in [("7200rpm:64M", false), ("nvme:64M", true)] {
+        let site = Site::new();
+        let (_child, device) = attach(&site, &[disk]);
+        let name = device.trim_start_matches("/dev/");
+        let path = format!("/sys/block/{name}/queue/discard_max_bytes");
+        let most = std::fs::read_to_string(path).unwrap();
+        assert_eq!(most.trim() != "0", takes, "{disk}: {most}");
+        site.run(&["disk", "detach", &device]).expect(0);
+    }
+}
+
 /// Whoever is killed, nothing is left; what `clean` finds it removes.
 #[test]
 fn whoever_is_killed_nothing_is_left() {

@@ -125,13 +125,15 @@ fn attach_one(
     }
     let (mut attached, is_direct) =
         attach_file(&file, &part, block_size_bytes, site.scratch, &text)?;
-    if !discard {
+    let turns = layer::rotational(&layers);
+    // A hard disk takes none: mkfs would wait until the model has written all of it.
+    if !discard || turns == Some(true) {
         attached.forbid_discards(&text)?;
     }
     if ground.is_expendable() {
         attached.leave_flushes_out();
     }
-    if let Some(turns) = layer::rotational(&layers) {
+    if let Some(turns) = turns {
         attached.say_turning(turns).map_err(system("saying what turns of"))?;
     }
     let is_cached = ground.is_cached();
