@@ -90,7 +90,12 @@ fn rounds(plan: &Plan, trials_expected: usize) -> (usize, usize) {
     let warmup = plan.blocks.iter().filter(|block| block.warmup).count();
     let of_round = plan.blocks.first().map_or(1, |block| block.trials.len()).max(1);
     let least = (trials_expected / of_round).saturating_sub(warmup).max(1);
-    (least, plan.blocks.len() - warmup)
+    (least, wanted(plan).count() - warmup)
+}
+
+/// The blocks until the greatest number of them: an earlier session may have planned more.
+fn wanted(plan: &Plan) -> impl Iterator<Item = &PlannedBlock> {
+    plan.blocks.iter().filter(|block| block.warmup || block.block < plan.study.blocks_max)
 }
 
 /// Why the loop ended.
@@ -363,7 +368,7 @@ impl<'a> SoFar<'a> {
                 trials_done: ended + number,
                 trials_expected,
                 rounds: rounds(self.plan, trials_expected),
-                trials_max: self.plan.blocks.iter().map(|block| block.trials.len()).sum(),
+                trials_max: wanted(self.plan).map(|block| block.trials.len()).sum(),
                 budget_left,
                 trial_time: self.trial_time(),
             });

@@ -92,7 +92,7 @@ impl DisturbanceCause {
     pub fn words(self) -> &'static str {
         match self {
             DisturbanceCause::Steal => "steal",
-            DisturbanceCause::OthersOnCpu => "other processes' CPU time",
+            DisturbanceCause::OthersOnCpu => "others on the CPU",
             DisturbanceCause::Throttling => "throttling",
             DisturbanceCause::OthersOnDisk => "others on the image's disk",
             DisturbanceCause::Governor => "governor changed",

@@ -405,7 +405,10 @@ pub fn document(across: &Across<'_>) -> Vec<Block> {
         let id = format!("a{}-answer", index + 1);
         blocks.push(Block::heading(2, id, workload.name.clone()));
         blocks.extend(sentences(across, workload).into_iter().map(Block::Answer));
-        for metric in &workload.metrics {
+        let own = across.sources[0].analysis.workload(&workload.name);
+        let is_said =
+            |metric: &&AcrossMetric| own.is_some_and(|own| tables::is_said(own, &metric.name));
+        for metric in workload.metrics.iter().filter(|metric| !is_said(metric)) {
             let caption = format!("{} in each result", metric.name);
             blocks.push(Block::table(caption, figure_table(across, &workload.name, metric)));
         }

@@ -36,13 +36,13 @@ pub fn contenders(workload: &WorkloadAnalysis, plan: &Plan) -> Table {
         "verdict".into(),
     ];
     heads.extend(others.iter().flat_map(|metric| [head(metric), format!("cost by {metric}")]));
-    heads.extend(["notes", "written", "space", "CPU"].map(str::to_string));
+    heads.push("notes".into());
     let kinds = p99_kinds(workload);
     heads.extend(kinds.iter().map(|kind| match kinds.len() {
         1 => "p99".to_string(),
         _ => format!("p99 {}", operation_text(kind)),
     }));
-    heads.push("checks".into());
+    heads.extend(["written", "space", "CPU", "checks"].map(str::to_string));
     let mut table = Table { heads, rows: Vec::new() };
     for contender in ranked(workload) {
         let cells = answer_cells(workload, contender, baseline).into_iter();
@@ -60,14 +60,14 @@ pub fn contenders(workload: &WorkloadAnalysis, plan: &Plan) -> Table {
             [found.map_or_else(|| "-".into(), |found| metric_cell(workload, found)), cost]
         }));
         let cost = &contender.cost;
+        let cells = cells.chain([notes_cell(workload, contender)]);
+        let cells = cells.chain(kinds.iter().map(|kind| p99_cell(workload, contender, kind)));
         let cells = cells.chain([
-            notes_cell(workload, contender),
             Cell::maybe(cost.device_written_bytes, text::bytes),
             Cell::maybe(cost.space_taken_bytes, text::bytes),
             Cell::maybe(cost.command_cpu_ns, text::time),
+            checks::cell(contender),
         ]);
-        let cells = cells.chain(kinds.iter().map(|kind| p99_cell(workload, contender, kind)));
-        let cells = cells.chain([checks::cell(contender)]);
         table.rows.push(std::iter::once(contender.label.as_str().into()).chain(cells).collect());
     }
     table.without_empty_columns()

@@ -347,6 +347,7 @@ fn what_more_rounds_take_is_known() {
         let case = format!("runs of {run_ms} ms, alternating: {takes_turns}");
         assert_eq!(carry_out(&plan, &mut records), StudyEnd::Budget, "{case}");
         plan.go_on(&records, 6);
+        assert_eq!(rounds(&plan, 0).1, plan.study.blocks_max as usize, "{case}");
         let (_, foretold) = time_left(&plan, &records).unwrap();
         let begun = machine.clock.get();
         assert_eq!(carry_out(&plan, &mut records), StudyEnd::Complete, "{case}");
