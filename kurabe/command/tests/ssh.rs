@@ -296,7 +296,6 @@ fn machines_that_are_none_and_machines_that_do_not_fit_are_named() {
     let mut command = near.compare_command(&["ext4"], &["--on", "ssh:x@far"], &["true"]);
     command.env("PATH", format!("{}:{}", bin.display(), std::env::var("PATH").unwrap()));
     near.finish(command).expect(1).says(&["the connection to x@far was lost"]);
-    fs::remove_dir_all(near.work().join("result")).unwrap();
     said("printf '\\033[31mno\\n' >&2; exit 255", &["\\u{1b}[31mno"]);
 }
 

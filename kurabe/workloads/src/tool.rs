@@ -33,76 +33,56 @@ const PIECES_MAX: usize = 64;
 /// How often the stop flag is looked at while a tool is silent.
 const POLL: Duration = Duration::from_millis(50);
 
-/// A tool that a workload may need.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WorkloadTool {
-    Dbench,
+/// Declares the tools: of each the program, the Debian package that brings it, and what makes it say its version.
+macro_rules! tools {
+    ($($(#[$about:meta])* $name:ident: $facts:expr;)*) => {
+        /// A tool that a workload may need.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum WorkloadTool {
+            $($(#[$about])* $name,)*
+        }
+
+        impl WorkloadTool {
+            pub const ALL: &[WorkloadTool] = &[$(Self::$name),*];
+
+            fn facts(self) -> (&'static str, &'static str, &'static str) {
+                match self {
+                    $(Self::$name => $facts,)*
+                }
+            }
+        }
+    };
+}
+
+// Neither dbench nor bonnie++ says its version without a complaint and a usage text.
+tools! {
+    Dbench: ("dbench", "dbench", "--help");
     /// The flexible I/O tester.
-    Fio,
-    Bonnie,
-    Tar,
+    Fio: ("fio", "fio", "--version");
+    Bonnie: ("bonnie++", "bonnie++", "--help");
+    Tar: ("tar", "tar", "--version");
     /// The `rm` of the core utilities.
-    Rm,
-    Git,
+    Rm: ("rm", "coreutils", "--version");
+    Git: ("git", "git", "--version");
     /// The server of PostgreSQL.
-    Postgres,
+    Postgres: ("postgres", "postgresql", "--version");
     /// What makes an empty database of PostgreSQL.
-    Initdb,
+    Initdb: ("initdb", "postgresql", "--version");
     /// The benchmark of PostgreSQL.
-    Pgbench,
-    Redis,
-    Mariadb,
+    Pgbench: ("pgbench", "postgresql", "--version");
+    Redis: ("redis-server", "redis-server", "--version");
+    Mariadb: ("mariadbd", "mariadb-server", "--version");
     /// What makes an empty database of MariaDB.
-    MariadbInstall,
+    MariadbInstall: ("mariadb-install-db", "mariadb-server", "--help");
     /// The benchmark of SQL databases.
-    Sysbench,
+    Sysbench: ("sysbench", "sysbench", "--version");
     /// The benchmark of RocksDB.
-    DbBench,
+    DbBench: ("db_bench", "rocksdb-tools", "--version");
     /// What reads a database of RocksDB.
-    Ldb,
+    Ldb: ("ldb", "rocksdb-tools", "--version");
 }
 
 impl WorkloadTool {
-    pub const ALL: [WorkloadTool; 15] = [
-        Self::Dbench,
-        Self::Fio,
-        Self::Bonnie,
-        Self::Tar,
-        Self::Rm,
-        Self::Git,
-        Self::Postgres,
-        Self::Initdb,
-        Self::Pgbench,
-        Self::Redis,
-        Self::Mariadb,
-        Self::MariadbInstall,
-        Self::Sysbench,
-        Self::DbBench,
-        Self::Ldb,
-    ];
-
-    /// The program, the Debian package that brings it, and what makes it say its version. Neither
-    /// dbench nor bonnie++ does without a complaint and a usage text.
-    fn facts(self) -> (&'static str, &'static str, &'static str) {
-        match self {
-            Self::Dbench => ("dbench", "dbench", "--help"),
-            Self::Fio => ("fio", "fio", "--version"),
-            Self::Bonnie => ("bonnie++", "bonnie++", "--help"),
-            Self::Tar => ("tar", "tar", "--version"),
-            Self::Rm => ("rm", "coreutils", "--version"),
-            Self::Git => ("git", "git", "--version"),
-            Self::Postgres => ("postgres", "postgresql", "--version"),
-            Self::Initdb => ("initdb", "postgresql", "--version"),
-            Self::Pgbench => ("pgbench", "postgresql", "--version"),
-            Self::Redis => ("redis-server", "redis-server", "--version"),
-            Self::Mariadb => ("mariadbd", "mariadb-server", "--version"),
-            Self::MariadbInstall => ("mariadb-install-db", "mariadb-server", "--help"),
-            Self::Sysbench => ("sysbench", "sysbench", "--version"),
-            Self::DbBench => ("db_bench", "rocksdb-tools", "--version"),
-            Self::Ldb => ("ldb", "rocksdb-tools", "--version"),
-        }
-    }
-
     /// The program's name, as it is looked up in the search path.
     pub fn program(self) -> &'static str {
         self.facts().0
