@@ -348,6 +348,70 @@ fn a_workload_of_kurabes_own_knows_what_it_made_durable() {
     site.expect_nothing_left();
 }
 
+/// The recording of a result may be somebody else's, who put a link or a device node where the workload's file lies.
+#[test]
+fn a_stored_state_is_looked_at_without_leaving_it() {
+    if !root() {
+        return;
+    }
+    let site = Site::new();
+    let ran = ["crash", "nb: ext4 @ nobarrier", "--size", "64M", "--states", "40", "--seed", "1"];
+    let load = ["--out", "cuts", "--setup", SETUP, "--check", CHECK, "--", LOAD];
+    site.run(&[&ran[..], &load].concat()).expect(3);
+    let path = site.work().join("cuts/crash.json");
+    let mut result: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    result["asked"] = serde_json::json!({ "own-load": { "order_seed": 1, "load": {
+        "kind": "objects", "path": "/x", "program": "", "store": "redb", "scale": 1.0,
+        "verify": false, "block_size_bytes": 512, "sync_puts": true,
+    } } });
+    let sectors = (64 << 20) / 512;
+    let judged = &mut result["contenders"][0];
+    judged["seal"] = serde_json::Value::Null;
+    let report = &mut judged["outcome"]["Ok"];
+    report["log"] = serde_json::json!({
+        "sectors": sectors, "data_sectors": sectors, "end": 3,
+        "requests": [{
+            "operation": "write", "sector": 0, "sectors": sectors, "data_sector": 0,
+            "arrived": 1, "replied": 2, "arrived_ns": 1, "replied_ns": 2,
+        }],
+        "acknowledgements": [{ "instant": 3, "received_ns": 3, "text": "made" }],
+    });
+    report["cases"][0]["state"] =
+        serde_json::json!({ "instant": 3, "lost": [], "acknowledged": 1 });
+    let elsewhere = site.work().join("elsewhere");
+    // What lies where, for which layer.
+    let mut cases = vec![
+        ("ext4", "objects.redb", "file", "case 1: unusable: "),
+        ("overlayfs", "upper", "", "case 1: cannot be mounted: "),
+    ];
+    let more = [("bindfs", "bound"), ("gocryptfs", "encrypted"), ("mergerfs", "branch-1")];
+    let is_there = |(name, _): &(&str, &str)| tool(name).is_some();
+    let more = more.into_iter().filter(is_there);
+    cases.extend(more.map(|(name, link)| (name, link, "", "case 1: cannot be mounted: ")));
+    for (layer, link, target, finding) in cases {
+        let (tree, image) = (site.work().join(layer), site.work().join("image"));
+        for directory in [&tree, &elsewhere, &tree.join("lower"), &tree.join("work")] {
+            std::fs::create_dir_all(directory).unwrap();
+        }
+        std::os::unix::fs::symlink(elsewhere.join(target), tree.join(link)).unwrap();
+        std::fs::File::create(&image).unwrap().set_len(64 << 20).unwrap();
+        let mut mkfs = std::process::Command::new("mkfs.ext4");
+        assert!(mkfs.args(["-q", "-F", "-d"]).args([&tree, &image]).status().unwrap().success());
+        let layers = if layer == "ext4" { vec!["ext4"] } else { vec![layer, "ext4"] };
+        result["contenders"][0]["contender"] = serde_json::json!({
+            "label": "it", "above": layers.len() - 1,
+            "layers": layers.iter().map(|name| serde_json::json!({ "name": name })).collect::<Vec<_>>(),
+        });
+        std::fs::write(&path, result.to_string()).unwrap();
+        std::fs::copy(&image, site.work().join("cuts/recording-1.data")).unwrap();
+        let replayed = site.run(&["crash", "--replay", "cuts:1"]).expect(3);
+        assert!(replayed.stdout.contains(finding), "{layer}: {}", replayed.stdout);
+        assert_eq!(std::fs::read_dir(&elsewhere).unwrap().count(), 0, "{layer}");
+    }
+    site.expect_nothing_left();
+}
+
 #[test]
 fn a_commit_of_sqlite_is_there_after_a_power_cut_if_its_settings_say_so() {
     if !root() {

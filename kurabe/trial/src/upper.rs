@@ -56,7 +56,9 @@ pub struct Upper {
     rights: Rights,
     /// The process that serves it in user space.
     daemon: Option<&'static str>,
-    /// Makes in the directory below what it is mounted from, once.
+    /// The names of its directories in the one below, which it is mounted from.
+    directories: fn(&UpperLocation<'_>) -> Vec<String>,
+    /// Makes what it needs in these, once.
     prepare: fn(&UpperLocation<'_>, &mut Toolbox) -> Result<(), StepFailure>,
     /// The command line that mounts it.
     mount: fn(&UpperLocation<'_>) -> Vec<String>,
@@ -115,7 +117,7 @@ pub struct UpperLocation<'a> {
 impl UpperLocation<'_> {
     /// Makes directories in the one below. None may be there: an aged file system has whatever its user left, also
     /// links out of it, and root is to work in these.
-    fn make_below(&self, names: &[&str]) -> Result<(), StepFailure> {
+    fn make_below(&self, names: &[String]) -> Result<(), StepFailure> {
         let failed = |path: &Path, error: io::Error| {
             StepFailure::of(format!("making {} for {}: {error}", path.display(), self.layer.name))
         };
@@ -132,6 +134,23 @@ impl UpperLocation<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Refuses what is not as [`UpperLocation::make_below`] made it: a stored recording may be somebody else's, who put
+    /// a link there, and root would work where it leads.
+    fn expect_below(&self, names: &[String]) -> Result<(), StepFailure> {
+        let is_directory = |path: &PathBuf| {
+            fs::symlink_metadata(path).is_ok_and(|facts| facts.file_type().is_dir())
+        };
+        let mut paths = names.iter().map(|name| self.below.join(name));
+        match paths.find(|path| !is_directory(path)) {
+            None => Ok(()),
+            Some(path) => Err(StepFailure::of(format!(
+                "{} is no directory, and {} needs one there",
+                path.display(),
+                self.layer.name
+            ))),
+        }
     }
 
     fn below_text(&self, name: &str) -> String {
@@ -482,6 +501,7 @@ impl Over {
             password: &self.password,
             member: self.member.as_ref(),
         };
+        let directories = (self.upper.directories)(&place);
         if std::mem::take(&mut self.is_new) {
             if std::mem::take(&mut self.is_aged) {
                 // What was aged as a user is that user's.
@@ -489,7 +509,10 @@ impl Over {
                     StepFailure::of(format!("taking back {}: {error}", below.display()))
                 })?;
             }
+            place.make_below(&directories)?;
             (self.upper.prepare)(&place, tools)?;
+        } else {
+            place.expect_below(&directories)?;
         }
         match &self.upper.service {
             // What is served here is served to whoever reaches this kernel.

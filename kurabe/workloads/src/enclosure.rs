@@ -8,7 +8,8 @@
 //! was started in it ends with its first process, and has no capability or system call by which any of this is
 //! undone.
 //!
-//! Only [`crate::tool`] starts fio, dbench and bonnie++, and it starts them in an enclosure.
+//! Only [`crate::tool`] starts fio, dbench and bonnie++, and it starts them in an enclosure. What looks for
+//! acknowledged data after a power cut is in one too, whatever the workload.
 
 mod everybody;
 mod tree;
@@ -25,7 +26,7 @@ use std::sync::OnceLock;
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::thread::{CapabilitySet, capabilities};
 use vocabulary::kind::WorkloadSpec;
-use vocabulary::workload::{WorkloadTarget, WorkloadTask};
+use vocabulary::workload::{WorkloadStage, WorkloadTarget, WorkloadTask};
 
 use crate::sys::enclosed::{Enclosing, EnclosureSpec};
 use crate::sys::seccomp::Filter;
@@ -69,10 +70,15 @@ const KEPT: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::SYS_RESOURCE);
 
 impl Enclosure {
-    /// What the process of a workload is kept in that does as another program's job says; nothing for other
-    /// loads.
+    /// What the process of a workload is kept in that does as another program's job says, and every one that looks for
+    /// what was acknowledged: a recording may be somebody else's, and with it the links and device nodes that lie where
+    /// the workload's files are looked for. Nothing for other loads.
     pub fn of_task(load: &WorkloadSpec, task: &WorkloadTask) -> Option<Enclosure> {
-        Self::of_workload(load, &task.scratch, &task.target, task.acknowledgements.as_deref())
+        if !load.of_kind().is_enclosed && task.stage != WorkloadStage::Recheck {
+            return None;
+        }
+        let acknowledgements = task.acknowledgements.as_deref();
+        Some(Self::of_workload(load, &task.scratch, &task.target, acknowledgements))
     }
 
     fn of_workload(
@@ -80,10 +86,7 @@ impl Enclosure {
         scratch: &Path,
         target: &WorkloadTarget,
         acknowledgements: Option<&Path>,
-    ) -> Option<Enclosure> {
-        if !load.of_kind().is_enclosed {
-            return None;
-        }
+    ) -> Enclosure {
         let (directories, device) = match target {
             WorkloadTarget::Directory(directory) => (vec![directory.clone()], None),
             WorkloadTarget::Device(device) | WorkloadTarget::Library(device) => {
@@ -93,7 +96,7 @@ impl Enclosure {
         let needs = load.parsed().needs();
         let beside = acknowledgements.map(received_file).filter(|file| file.exists());
         let own = acknowledgements.map(Path::to_path_buf).into_iter().chain(beside);
-        Some(Enclosure {
+        Enclosure {
             directories,
             memory: vec![scratch.to_path_buf()],
             files: own.collect(),
@@ -102,7 +105,7 @@ impl Enclosure {
             device,
             is_online: needs.network,
             is_server: load.of_kind().is_server,
-        })
+        }
     }
 
     /// Readies it for one process, which begins in `directory`, and then becomes another user where `is_others`: until
@@ -244,7 +247,7 @@ mod tests {
             let mut load: WorkloadSpec = serde_json::from_value(load).unwrap();
             crate::KINDS.parse(&mut load).unwrap();
             let target = WorkloadTarget::Directory("/mnt".into());
-            Enclosure::of_workload(&load, Path::new("/own"), &target, None).unwrap()
+            Enclosure::of_workload(&load, Path::new("/own"), &target, None)
         };
         let (here, there) = (enclosure(&[]), enclosure(&["a", "b"]));
         assert_eq!(there.directories, here.directories);

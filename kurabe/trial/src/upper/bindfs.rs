@@ -13,7 +13,8 @@ pub static BINDFS: Upper = Upper {
     rights: Rights::Roots,
     daemon: Some("bindfs"),
     service: None,
-    prepare: |place, _| place.make_below(&["bound"]),
+    directories: |_| vec!["bound".into()],
+    prepare: |_, _| Ok(()),
     mount: |place| {
         let mut words = vec!["bindfs".to_owned()];
         words.extend(place.layer.options.iter().cloned());

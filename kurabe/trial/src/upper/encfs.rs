@@ -14,7 +14,8 @@ pub static ENCFS: Upper = Upper {
     rights: Rights::NotForUsers,
     daemon: Some("encfs"),
     service: None,
-    prepare: |place, _| place.make_below(&[DIRECTORY]),
+    directories: |_| vec![DIRECTORY.into()],
+    prepare: |_, _| Ok(()),
     mount: |place| {
         let mut words = words(&["encfs", "--standard"]);
         // The program that it asks for the password; its path has no character of a shell's.

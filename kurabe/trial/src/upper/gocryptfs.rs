@@ -25,8 +25,8 @@ pub static GOCRYPTFS: Upper = Upper {
     rights: Rights::Roots,
     daemon: Some("gocryptfs"),
     service: None,
+    directories: |_| vec![DIRECTORY.into()],
     prepare: |place, tools| {
-        place.make_below(&[DIRECTORY])?;
         let mut words = begun(place, |option| !OF_MOUNT.contains(&option));
         words.extend(["-init".into(), place.below_text(DIRECTORY)]);
         tools.expect(&words, "making the encrypted directory failed").map(drop)

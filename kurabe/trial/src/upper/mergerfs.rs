@@ -14,10 +14,8 @@ pub static MERGERFS: Upper = Upper {
     rights: Rights::NotForUsers,
     daemon: Some("mergerfs"),
     service: None,
-    prepare: |place, _| {
-        let names = names(place);
-        place.make_below(&names.iter().map(String::as_str).collect::<Vec<_>>())
-    },
+    directories: names,
+    prepare: |_, _| Ok(()),
     mount: |place| {
         let branches: Vec<String> =
             names(place).iter().map(|name| place.below_text(name)).collect();

@@ -25,6 +25,7 @@ pub static NFS: Upper = Upper {
     takes_number: false,
     rights: Rights::Roots,
     daemon: None,
+    directories: |_| Vec::new(),
     prepare: |_, _| Ok(()),
     mount,
     service: Some(Service {

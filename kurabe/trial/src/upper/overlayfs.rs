@@ -3,7 +3,6 @@
 
 use super::{Rights, Upper, UpperLocation, words};
 use crate::filesystem::LayerTool;
-use crate::tool::{StepFailure, Toolbox};
 
 /// Of the kernel.
 pub static OVERLAYFS: Upper = Upper {
@@ -16,7 +15,8 @@ pub static OVERLAYFS: Upper = Upper {
     rights: Rights::Roots,
     daemon: None,
     service: None,
-    prepare,
+    directories,
+    prepare: |_, _| Ok(()),
     mount: |place| {
         let mut words = words(&["mount", "-n", "-t", "overlay", "-o"]);
         words.extend([options(place), "overlay".into(), place.point_text()]);
@@ -35,15 +35,16 @@ pub static FUSE_OVERLAYFS: Upper = Upper {
     rights: Rights::Roots,
     daemon: Some("fuse-overlayfs"),
     service: None,
-    prepare,
+    directories,
+    prepare: |_, _| Ok(()),
     mount: |place| {
         let options = options(place) + ",allow_other,nosuid,nodev";
         vec!["fuse-overlayfs".into(), "-o".into(), options, place.point_text()]
     },
 };
 
-fn prepare(place: &UpperLocation<'_>, _: &mut Toolbox) -> Result<(), StepFailure> {
-    place.make_below(&["lower", "upper", "work"])
+fn directories(_: &UpperLocation<'_>) -> Vec<String> {
+    words(&["lower", "upper", "work"])
 }
 
 fn options(place: &UpperLocation<'_>) -> String {
