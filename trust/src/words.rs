@@ -1,9 +1,10 @@
-//! Commands that are run again: whose files they name.
+//! Commands: whose files those name that are run again, and the words of those that messages suggest.
 //!
 //! A command that was typed once and kept is run again by root later, or elsewhere. What it names may be somebody
 //! else's by then. Every piece of its words that can be a path is looked at; what a shell makes of variables,
 //! patterns and `~`, and what a program looks up by itself, is not known.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -11,6 +12,21 @@ use crate::way;
 
 /// Directories that the words of one command may lead to: nobody types so many.
 const PLACES_MAX: usize = 256;
+/// Bytes of the words of one command that are looked through: time and memory grow faster than their number.
+const BYTES_MAX: usize = 64 << 10;
+/// The kernel follows no path of so many bytes: PATH_MAX.
+const PATH_BYTES_MAX: usize = 4096;
+
+/// A word as a shell reads it, for a command that a message suggests: who pastes that runs nothing that a name holds.
+pub fn pasted(word: &str) -> Cow<'_, str> {
+    // No name has a zero byte.
+    shlex::try_quote(word).unwrap_or(Cow::Borrowed("''"))
+}
+
+/// The same of a path.
+pub fn pasted_path(path: &Path) -> String {
+    pasted(&path.to_string_lossy()).into_owned()
+}
 
 /// Refuses a command of which a word names something that others than those who are believed can have put there,
 /// or could put there. A piece that is no path from the root is one from `base`, where there is one, from each
@@ -20,6 +36,12 @@ const PLACES_MAX: usize = 256;
 ///
 /// What is refused, and what to do about it, in words.
 pub fn believe(words: &[String], base: Option<&Path>) -> Result<(), String> {
+    let bytes: usize = words.iter().map(|word| word.len() + 1).sum();
+    if bytes > BYTES_MAX {
+        return Err(format!(
+            "the command has {bytes} bytes, and at most {BYTES_MAX} are looked through; put it into a script"
+        ));
+    }
     let pieces = pieces(words);
     let believe = |path: &Path| way::believe_name(path).map_err(|refused| refused.to_string());
     let mut absolute: Vec<PathBuf> = pieces.iter().filter_map(|piece| absolute(piece)).collect();
@@ -89,8 +111,9 @@ fn with_signs(piece: &str) -> Vec<PathBuf> {
         }
         let path = &piece[start..];
         let ends = path.char_indices().filter(|(_, c)| !is_name(*c)).map(|(end, _)| end);
-        let mut ends = ends.take(ENDS_MAX).chain([path.len()]);
-        let short = &path[..ends.next().unwrap_or(path.len())];
+        let ends = ends.take(ENDS_MAX).chain([path.len()]);
+        let mut ends = ends.filter(|end| *end < PATH_BYTES_MAX);
+        let Some(short) = ends.next().map(|end| &path[..end]) else { continue };
         found.push(PathBuf::from(short));
         let is_short_there = is_there(short);
         let longer = ends.map(|end| &path[..end]);
@@ -222,5 +245,23 @@ mod tests {
         assert!(believe(&[far], None).is_err());
         assert!(believe(&["./his.sh".into()], None).is_ok());
         assert!(believe(&["./his.sh".into()], Some(Path::new(&all))).is_err());
+    }
+
+    #[test]
+    fn a_long_command_takes_no_memory_without_end() {
+        // Every name begins anew at a sign, and none of them is there.
+        let names = with_signs(&"(/q".repeat(20_000));
+        let bytes: usize = names.iter().map(|path| path.as_os_str().len()).sum();
+        assert!(bytes < 300 << 20, "{bytes} bytes");
+        let refused = believe(&["(/q".repeat(BYTES_MAX)], None).unwrap_err();
+        assert!(refused.contains("put it into a script"), "{refused}");
+    }
+
+    #[test]
+    fn what_a_message_suggests_runs_nothing_of_a_name() {
+        assert_eq!(pasted("kurabe-results/xfs-1:2"), "kurabe-results/xfs-1:2");
+        assert_eq!(pasted("noatime,x-a=$(id)"), "'noatime,x-a=$(id)'");
+        assert_eq!(pasted("a;b 'c'"), "\"a;b 'c'\"");
+        assert_eq!(pasted("a\0"), "''");
     }
 }

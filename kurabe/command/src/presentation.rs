@@ -80,7 +80,7 @@ impl Presentation {
         } else {
             let ResultSource { plan, records, analysis, .. } = source;
             blocks.extend(publications::summary(plan, records, analysis));
-            let name = shlex::try_quote(&source.name).unwrap_or_default();
+            let name = trust::words::pasted(&source.name);
             blocks.push(Block::Text(format!("Details: kurabe report {name} --verbose.")));
         }
         document::terminal(&blocks, self.look.colour)

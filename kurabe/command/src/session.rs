@@ -15,6 +15,7 @@ use report::source::{ResultSource, memory_bytes};
 use serde_json::Value;
 use trial::device;
 use trial::stop::StopFlag;
+use trust::words::pasted_path;
 use vocabulary::words::counted;
 
 use crate::environment::dry_run::DryRunReport;
@@ -155,7 +156,7 @@ impl Session {
         Some(format!(
             "the budget of {} {why}; to go on: kurabe resume {} --more ROUNDS",
             rough(budget),
-            self.writer.directory().path().display()
+            pasted_path(self.writer.directory().path())
         ))
     }
 
@@ -310,7 +311,7 @@ impl Session {
 
     /// What the user is told of the end, unless it is the planned one.
     fn words_of(&self, end: StudyEnd, all_given_back: bool) -> Option<String> {
-        let resume = format!("kurabe resume {}", self.writer.directory().path().display());
+        let resume = format!("kurabe resume {}", pasted_path(self.writer.directory().path()));
         match end {
             StudyEnd::Complete => None,
             StudyEnd::Budget => {

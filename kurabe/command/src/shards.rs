@@ -20,6 +20,7 @@ use report::document;
 use report::machines::{Merged, Missing};
 use report::source::ResultSource;
 use serde::{Deserialize, Serialize};
+use trust::words::pasted_path;
 use trust::{Directory, Refused};
 use vocabulary::path::UserPath;
 use vocabulary::words::{counted, list};
@@ -97,7 +98,7 @@ pub fn shard(args: &ShardArgs) -> Result<u8, Failure> {
         }
     }
     terminal::note(&words);
-    let out = out.display();
+    let out = pasted_path(&out);
     terminal::print(&format!(
         "{} with {} each in {out}, seed {seed}\nrun each:  sudo kurabe run {out}/{}\nthen:      kurabe merge {out}/*\n",
         counted(of as usize, "shard"),
@@ -127,7 +128,8 @@ pub fn run(args: &RunArgs) -> Result<u8, Failure> {
     let stored = StoredResult::read(directory).map_err(Failure::refused)?;
     if stored.plan.shard.is_none() {
         return Err(Failure::refused(format!(
-            "{shown}: is a result and no shard; go on with it by 'kurabe resume {shown}'"
+            "{shown}: is a result and no shard; go on with it by 'kurabe resume {}'",
+            pasted_path(directory)
         )));
     }
     prepare::resume(&ResumeArgs {

@@ -20,6 +20,11 @@ const MAGIC: &[u8; 8] = b"KURATRC2";
 pub const SECTOR_BYTES: u64 = 512;
 /// Bytes of a trace that is kept in memory at most: about 20 million requests.
 pub const KEPT_BYTES_MAX: usize = 256 << 20;
+/// Bytes and requests of a file that is read. One that was replayed has larger times, and so more bytes.
+const FILE_BYTES_MAX: u64 = 4 * KEPT_BYTES_MAX as u64;
+const REQUESTS_MAX: usize = KEPT_BYTES_MAX / 4;
+/// No clock of a machine goes on so long, 36 years: sums of times stay below what a number holds.
+const TIME_NS_MAX: u64 = 1 << 60;
 
 /// One request and its reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -166,10 +171,18 @@ fn broken(at: usize, what: &str) -> io::Error {
 impl Trace {
     /// Reads a file.
     ///
-    /// Errors: it is no trace, or is cut off, and where.
+    /// Errors: it is no trace, or is cut off, and where; it is larger than one that is kept.
     pub fn read(input: &mut dyn Read) -> io::Result<Trace> {
+        Trace::read_below(input, FILE_BYTES_MAX, REQUESTS_MAX)
+    }
+
+    fn read_below(input: &mut dyn Read, bytes_max: u64, requests_max: usize) -> io::Result<Trace> {
+        const TOO_LONG: &str = "no trace of kurabe's is so long";
         let mut bytes = Vec::new();
-        input.read_to_end(&mut bytes)?;
+        input.take(bytes_max + 1).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 > bytes_max {
+            return Err(broken(bytes_max as usize, TOO_LONG));
+        }
         if bytes.len() < 16 || &bytes[..8] != MAGIC {
             return Err(broken(0, "not a trace of kurabe's: it does not begin with KURATRC2"));
         }
@@ -177,6 +190,9 @@ impl Trace {
         let (mut at, mut before, mut entries) = (16, Before::default(), Vec::new());
         while at < bytes.len() {
             let begin = at;
+            if entries.len() == requests_max {
+                return Err(broken(begin, TOO_LONG));
+            }
             let mut take = || take(&bytes, &mut at);
             let arrived_ns = before.arrived_ns.wrapping_add(unzigzag(take()?) as u64);
             let word = take()?;
@@ -200,7 +216,9 @@ impl Trace {
                 (request.offset, request.length) = (sector * SECTOR_BYTES, sectors * SECTOR_BYTES);
             }
             before.arrived_ns = arrived_ns;
-            let Some(replied_ns) = arrived_ns.checked_add(word >> 3) else {
+            let replied_ns =
+                arrived_ns.checked_add(word >> 3).filter(|at_ns| *at_ns <= TIME_NS_MAX);
+            let Some(replied_ns) = replied_ns else {
                 return Err(broken(begin, "a reply after the end of time"));
             };
             let metadata = word & 4 != 0;
@@ -356,6 +374,14 @@ mod tests {
         let mut small = file.clone();
         small[8..16].copy_from_slice(&4096_u64.to_le_bytes());
         assert!(said(&small).contains("beyond the end of the device"));
+        assert!(Trace::read_below(&mut &file[..], 100, 9).is_err(), "too many bytes");
+        let many = Trace::read_below(&mut &file[..], u64::MAX - 1, 4999).unwrap_err().to_string();
+        assert!(many.contains("no trace of kurabe's is so long"), "{many}");
+        assert!(Trace::read_below(&mut &file[..], u64::MAX - 1, 5000).is_ok());
+        let mut late = file[..16].to_vec();
+        put(&mut late, zigzag(TIME_NS_MAX as i64));
+        put(&mut late, 1 << 3 | 2);
+        assert!(said(&late).contains("after the end of time"));
         // Whatever the bytes are, reading them ends.
         let mut random = Random::new(3);
         for _ in 0..300 {

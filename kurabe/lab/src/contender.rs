@@ -645,6 +645,11 @@ mod tests {
         }
         assert!(read(r#"{"label":"a","layers":[]}"#).is_err());
         assert!(read(r#"{"label":"a","layers":[{"name":"dir"}]}"#).is_err());
+        // A stored option that is two.
+        let stored =
+            r#"{"label":"a","layers":[{"name":"btrfs","mount_options":["subvol=a,bind"]}]}"#;
+        let problem = KNOWN[3].check_options(&read(stored).unwrap()).unwrap_err();
+        assert!(problem.contains("'subvol=a,bind' can name something other"), "{problem}");
         let elsewhere = r#"{"label":"a","layers":[{"name":"dir","argument":"/"}],"environment":{"guest":"debian"}}"#;
         assert!(read(elsewhere).is_err());
     }

@@ -185,7 +185,7 @@ fn outlook(source: &ResultSource) -> Vec<Block> {
             )));
             return blocks;
         }
-        let name = shlex::try_quote(&source.name).unwrap_or_default();
+        let name = trust::words::pasted(&source.name);
         let rule = &source.plan.stop_rule;
         let rounds = pairs.map(|one| one.blocks as u32).max().unwrap_or_default();
         let more = forecast.more().unwrap_or(if rounds < BLOCKS_MIN_FOR_INTERVAL as u32 {

@@ -9,6 +9,7 @@ use lab::statistics::{AcrossMachines, ComparisonOptions, across_machines};
 use lab::words::{counted, list, ratio, ratio_with_interval};
 use lab::workload::Unit;
 use serde::{Deserialize, Serialize};
+use trust::words::pasted;
 
 use crate::across::facts_that_differ;
 use crate::chart::{Axis, Chart, ChartSeries, Guide, LegendEntry, Point, SeriesStyle, row_offset};
@@ -375,8 +376,7 @@ fn warnings(merged: &Merged<'_>) -> Vec<String> {
     for Missing { number, directory } in merged.missing {
         warnings.push(match directory {
             Some(directory) => {
-                let quoted = shlex::try_quote(directory);
-                let pasted = quoted.unwrap_or_else(|_| "DIRECTORY".into());
+                let pasted = pasted(directory);
                 format!(
                     "shard {number} is not complete; run it with 'kurabe run {pasted}', then merge again"
                 )
@@ -412,7 +412,7 @@ fn warnings(merged: &Merged<'_>) -> Vec<String> {
             warnings.push(format!(
                 "shard {number}: {} failed: kurabe report {}",
                 counted(failed, "run"),
-                source.name
+                pasted(&source.name)
             ));
         }
         if !source.damage.is_empty() {

@@ -317,7 +317,7 @@ fn command_problems(workload: &Workload, directory: Option<&Path>) -> Vec<String
 
 fn missing_words(program: &Path) -> String {
     if program.is_file() && program.components().count() > 1 {
-        let path = program.display();
+        let path = trust::words::pasted_path(program);
         format!("is not executable; chmod +x {path}, or name the program that reads it")
     } else {
         "is not found; install it or name its path".into()

@@ -284,8 +284,9 @@ impl SshHost {
                     ));
                 }
                 "open" => {
+                    let pasted = trust::words::pasted(&rest);
                     return refused(format!(
-                        "{name}: {rest} is no directory that root alone can change; chown root and chmod 700 {rest}"
+                        "{name}: {rest} is no directory that root alone can change; chown root and chmod 700 {pasted}"
                     ));
                 }
                 "damaged" => {

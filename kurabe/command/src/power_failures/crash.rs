@@ -23,11 +23,12 @@ use trial::crash::{
 };
 use trial::filesystem::{self, Access};
 use trial::stop::StopFlag;
+use trust::words::pasted;
 use trust::{CONTENTS_MODE, Directory};
 
 pub use super::crash_result::RESULT_FILE;
 use super::crash_result::{
-    CrashResult, JudgedContender, Provenance, Seal, Verifier, pasted, read, recording_file,
+    CrashResult, JudgedContender, Provenance, Seal, Verifier, read, recording_file,
 };
 use super::crash_shards;
 pub use super::crash_text::document;
@@ -322,7 +323,9 @@ fn replay(place: &str) -> Result<u8, Failure> {
         Some(name) => {
             let options =
                 [&["loop".to_string()], &judged.contender.base().mount_options[..]].concat();
-            format!("; to look at it: mount -t {name} -o {} {image} DIRECTORY", options.join(","))
+            let options = options.join(",");
+            let options = pasted(&options);
+            format!("; to look at it: mount -t {name} -o {options} {image} DIRECTORY")
         }
         None => String::new(),
     };

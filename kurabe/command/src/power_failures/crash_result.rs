@@ -1,6 +1,5 @@
 //! The file of a result of `kurabe crash`.
 
-use std::borrow::Cow;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -181,11 +180,6 @@ impl Seal {
 
 pub fn recording_file(number: usize) -> String {
     format!("recording-{}.data", number + 1)
-}
-
-/// A word as a shell reads it.
-pub fn pasted(word: &str) -> Cow<'_, str> {
-    shlex::try_quote(word).unwrap_or(Cow::Borrowed(word))
 }
 
 pub fn read(path: &Path) -> Result<(Directory, CrashResult), String> {

@@ -14,6 +14,7 @@ use lab::plan::SHARDS_MAX;
 use lab::spec::{PowerCuts, TrialSpec, WorkloadSpec};
 use rustix::fs::{AtFlags, CWD, linkat};
 use trial::crash::{CrashReport, StateShare};
+use trust::words::pasted_path;
 use trust::{CONTENTS_MODE, Directory};
 use vocabulary::words::{counted, list};
 
@@ -111,7 +112,7 @@ pub fn divide(
         });
         write(&shard, &result)?;
     }
-    let (shown, first) = (out.display(), name_of(1, of));
+    let (shown, first) = (pasted_path(out), name_of(1, of));
     terminal::print(&format!(
         "{} of {} and the self-test's {} for each contender in {shown}, seed {}\nrun each:  sudo kurabe run {shown}/{first}\nthen:      kurabe merge {shown}/*\n",
         counted(of as usize, "shard"),
@@ -281,8 +282,10 @@ pub fn merge(paths: &[PathBuf], out: &Path) -> Result<u8, Failure> {
     for number in 1..=of {
         match shards.iter().find(|(.., shard)| shard.number == number) {
             Some((.., shard)) if shard.is_tried => {}
-            Some((path, ..)) => missing
-                .push(format!("shard {number} has not been tried: kurabe run {}", path.display())),
+            Some((path, ..)) => missing.push(format!(
+                "shard {number} has not been tried: kurabe run {}",
+                pasted_path(path)
+            )),
             None => missing.push(format!("shard {number} was not named")),
         }
     }

@@ -7,8 +7,9 @@ use report::document::Block;
 use report::table::{Cell, Table, Tone};
 use report::text::{clock, date};
 use trial::crash::{Case, CrashReport, CrashVerdict};
+use trust::words::pasted;
 
-use super::crash_result::{CrashResult, JudgedContender, Provenance, Verifier, pasted, read};
+use super::crash_result::{CrashResult, JudgedContender, Provenance, Verifier, read};
 use crate::exit::Failure;
 
 /// Flushes that are listed of those that could be left out.

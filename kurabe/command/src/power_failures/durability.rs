@@ -17,6 +17,7 @@ use lab::spec::{PowerCuts, TrialSpec, Workload};
 use lab::study::Study;
 use trial::crash::CrashReport;
 use trial::filesystem::{self, Access};
+use trust::words::pasted;
 use trust::{CONTENTS_DIRECTORY_MODE, Directory};
 use vocabulary::check::DURABILITY;
 
@@ -115,8 +116,8 @@ impl Found {
         let kept = result.make_directory(&name, CONTENTS_DIRECTORY_MODE).map_err(io::Error::other);
         match kept.and_then(|kept| keep(&kept, &spec, &cuts, report, &data)) {
             Ok(()) => {
-                let place = result.path().join(name);
-                format!("to try {what} again: kurabe crash --replay {}:{case}", place.display())
+                let place = format!("{}:{case}", result.path().join(name).display());
+                format!("to try {what} again: kurabe crash --replay {}", pasted(&place))
             }
             Err(error) => {
                 let _ = result.remove_tree(&name);

@@ -44,8 +44,9 @@ const KEYS: [&str; 23] = [
 /// Refuses a layer with such an option.
 pub(super) fn check(layer: &Layer, known: &Known) -> Result<(), String> {
     let named = mkfs_word(layer, known).or_else(|| {
-        let mut options = layer.mount_options.iter();
-        options.find(|option| is_outside(option, false) && !option.starts_with("subvol="))
+        // One that was stored may be several.
+        let is_part = |part: &str| is_outside(part, false) && !part.starts_with("subvol=");
+        layer.mount_options.iter().find(|option| option.split(',').any(is_part))
     });
     match named {
         None => Ok(()),
