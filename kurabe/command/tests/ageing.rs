@@ -145,6 +145,49 @@ fn image_of(site: &Site) -> PathBuf {
     images[0].clone()
 }
 
+/// The device is large enough, what age left of it is not.
+#[test]
+fn what_an_aged_file_system_has_no_room_for_is_told_before_a_database_is_made() {
+    if !root() {
+        return;
+    }
+    let mut loads = vec![(["--sqlite", "rows=300000"], "the database and its journal need")];
+    if tool("mariadbd").is_some() {
+        loads.push((["--sysbench", "1 rows=1000"], "the database and its log need"));
+    }
+    let site = Site::new();
+    let age = "mkdir aged && head -c 90M /dev/urandom >aged/file";
+    for (load, needer) in loads {
+        let flags = ["--device", "mem:160M", "--runs", "1", "--idle-wait", "200ms", "--age", age];
+        let words = ["compare", "ext4 aged own", "--no-dry-run", "--out", "result"];
+        let ran = site.run(&[&words[..], &flags, &load].concat()).expect(1);
+        let said = format!("{}{}", ran.stdout, ran.stderr);
+        assert!(said.contains(needer) && said.contains(" has "), "{said}");
+        let record = site.records().remove(0);
+        let phases = record["phases"].as_array().unwrap();
+        assert!(phases.iter().all(|one| one["phase"] != "create"), "{record:#}");
+        fs::remove_dir_all(site.work().join("result")).unwrap();
+    }
+    site.run(&["clean", "--aged"]).expect(0);
+    site.expect_nothing_left();
+}
+
+#[test]
+fn a_profile_that_fills_the_file_system_says_so_and_leaves_no_image() {
+    if !root() {
+        return;
+    }
+    let site = Site::new();
+    let ran = site.compare(&["ext4 aged vm:fill=90%,times=6"], &[], &["true"]).expect(2);
+    ran.says(&["the file system is full after", "were written; lower fill=, or take a larger"]);
+    let kept = fs::read_dir(site.own().join("aged")).into_iter().flatten().flatten();
+    let images: Vec<PathBuf> = kept.map(|entry| entry.path()).collect();
+    let is_image = |path: &PathBuf| path.metadata().unwrap().len() > 1 << 20;
+    assert!(!images.iter().any(is_image), "{images:?}");
+    site.run(&["clean", "--aged"]).expect(0);
+    site.expect_nothing_left();
+}
+
 #[test]
 fn two_of_one_image_stand_side_by_side_and_the_cost_of_age_is_told() {
     if !root() || tool("git").is_none() {

@@ -459,7 +459,7 @@ fn a_commit_of_a_database_is_there_after_a_power_cut_if_its_settings_say_so() {
             continue;
         }
         let site = Site::new();
-        let device = ["--device", "mem:384M", "--runs", "1", "--idle-wait", "1s", "--seed", "1"];
+        let device = ["--device", "mem:512M", "--runs", "1", "--idle-wait", "1s", "--seed", "1"];
         // Each state takes the start of a server; a loss has to be found.
         let states = if is_kept { "--durability=8" } else { "--durability=12" };
         let load = [flags, &[text, "--time", "2s", states, "--gate", "ext4: durable"]].concat();

@@ -215,7 +215,7 @@ fn a_trial_in_a_guest_yields_the_same_record_and_leaves_nothing() {
     );
     ran.expect(2).says(&["needs a mounted file system"]);
     let flags = ["--on", "debian", "--style", "basic", "--device", "mem:160M"];
-    let flags = [&flags[..], &["--layers", "slow: delay:write=20ms"]].concat();
+    let flags = [&flags[..], &["--layers", "slow: delay:write=20ms+hdd:7200rpm"]].concat();
     // The kernels of guests have file systems that this machine's may lack.
     let others = [
         ("f2fs", "mkfs.f2fs"),
@@ -251,6 +251,9 @@ fn a_trial_in_a_guest_yields_the_same_record_and_leaves_nothing() {
     let notes = |label: &str| site.record_of(label)["notes"].to_string();
     let below = "below its layers the device had";
     assert!(notes("slow").contains(below) && !notes("ext2").contains(below), "{}", notes("slow"));
+    let disk = &site.record_of("slow")["disks"][0];
+    assert_eq!(disk["profile"], "7200rpm");
+    assert!(disk["lateness"]["replies"].as_u64().unwrap() > 0, "{disk:#}");
     assert_eq!(site.json("facts.json")["guests"]["images"][0]["id"], lock["id"]);
     assert_eq!(site.processes(), [0; 0]);
 }

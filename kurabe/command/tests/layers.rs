@@ -123,9 +123,11 @@ fn whoever_is_killed_nothing_is_left() {
     if !root() {
         return;
     }
-    for victim in ["runner", "trial", "server"] {
+    let slow = "delay:write=300ms,flush=300ms";
+    let disk = "hdd:7200rpm,write_cache_mib=0";
+    for (victim, layer) in [("runner", slow), ("trial", slow), ("server", slow), ("server", disk)] {
         let site = Site::new();
-        let device = format!("delay:write=300ms,flush=300ms+{}", site.image_device("64M"));
+        let device = format!("{layer}+{}", site.image_device("64M"));
         let ready = site.home().join("ready");
         let command = format!(
             "touch {}; while dd if=/dev/zero of=b bs=64k count=99 conv=fsync; do :; done",
@@ -150,7 +152,7 @@ fn whoever_is_killed_nothing_is_left() {
         };
         signal(number, Signal::KILL);
         let ran = running.finish();
-        assert_ne!(ran.code, Some(0), "{victim}");
+        assert_ne!(ran.code, Some(0), "{victim} of {layer}");
         if victim == "server" {
             ran.says(&["what serves the layers has ended (signal: 9"]);
         }

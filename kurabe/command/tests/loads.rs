@@ -392,7 +392,7 @@ fn pgbench_runs_on_a_server_of_its_own_and_its_figure_is_ours() {
         return;
     }
     let site = Site::new();
-    let flags = ["--device", "mem:384M", "--runs", "1", "--time", "2s", "--pgbench", "2 scale=1"];
+    let flags = ["--device", "mem:512M", "--runs", "1", "--time", "2s", "--pgbench", "2 scale=1"];
     compare(&site, &["ext4", "xfs"], &flags).expect(0);
     for record in site.records() {
         let load = workload_of(&record);
@@ -483,7 +483,7 @@ fn databases_run_on_their_own_and_their_figures_are_ours() {
 fn a_server_that_does_not_start_says_why() {
     let check = |wrong: &[&str], says: [&str; 2]| {
         let site = Site::new();
-        let flags = ["--device", "mem:384M", "--runs", "1"];
+        let flags = ["--device", "mem:512M", "--runs", "1"];
         let ran = compare(&site, &["ext4"], &[&flags, wrong].concat());
         let words = format!("{}{}", ran.stdout, ran.stderr);
         says.iter().for_each(|one| assert!(words.contains(one), "{words}"));
@@ -513,6 +513,8 @@ fn workloads_that_are_too_large_are_refused_with_both_sizes() {
     let program = [("p.obj", "Command { 9000.times { New(1M); }; }")];
     refused(&program, &["ext4"], &["--objects", "p.obj"], &["its store take at least", "94", room]);
     refused(&[], &["ext4"], &["--tree", "synthetic:9000"], &["archive and its tree need", room]);
+    let rows = ["--sqlite", "rows=1000000"];
+    refused(&[], &["ext4"], &rows, &["the database and its journal need", room]);
     if tool("fio").is_some() {
         let fio = ["--fio", "rw=write size=100m"];
         refused(&[], &["ext4"], &fio, &["the jobs need 104857600 bytes (100M)", room]);

@@ -152,6 +152,7 @@ pub fn layouts(view: &WorkloadView<'_>) -> Vec<Block> {
         "in several pieces",
         "score",
         "jump",
+        "inode step",
         "free up to 1 MiB",
     ]);
     for LayoutRow { label, is_of_age, layout, .. } in &found {
@@ -175,10 +176,11 @@ pub fn layouts(view: &WorkloadView<'_>) -> Vec<Block> {
             share(split),
             share(layout.score()),
             jump,
+            layout.inode_step.map_or("-".into(), Cell::whole),
             share(layout.free_share_up_to(SMALL_FREE_BYTES)),
         ]);
     }
-    let says = "Score: the share of the blocks that come directly after the block read before them, when all files are read in the order of their paths. Jump: the median distance of the others. Free: the share of the free space in pieces of at most 1 MiB.";
+    let says = "Score: the share of the blocks that come directly after the block read before them, when all files are read in the order of their paths. Jump: the median distance of the others. Inode step: the median difference between the inode numbers of files read one after the other. Free: the share of the free space in pieces of at most 1 MiB.";
     let mut blocks =
         vec![Block::table("How files lie on the device", table), Block::Text(says.into())];
     blocks.extend(layout::map(view, &found).map(Block::Chart));

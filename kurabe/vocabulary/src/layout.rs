@@ -22,6 +22,9 @@ pub struct Layout {
     /// The median distance of those places, in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jump_bytes: Option<u64>,
+    /// The median difference between the inode numbers of files that follow each other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inode_step: Option<u64>,
     /// Free extents by size, where the file system's own tools say it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub free: Vec<FreeExtents>,

@@ -29,9 +29,8 @@ pub fn measure(root: &Path, except: Option<&Path>, device_bytes: u64) -> io::Res
     let device = directory.metadata()?.dev();
     let mut walk = Walk { device, except, ..Walk::default() };
     walk.below(&directory.into(), root, 0)?;
-    let Walk { mut layout, mut distances, places, .. } = walk;
-    let middle = distances.len() / 2;
-    layout.jump_bytes = (!distances.is_empty()).then(|| *distances.select_nth_unstable(middle).1);
+    let Walk { mut layout, distances, inode_steps, places, .. } = walk;
+    (layout.jump_bytes, layout.inode_step) = (median(distances), median(inode_steps));
     let step = places.len().div_ceil(MAP_PIECES_MAX).max(1);
     let part = |value: u64, whole: u64| {
         (value.saturating_mul(u64::from(WHOLE)) / whole.max(1)).min(u64::from(WHOLE)) as u16
@@ -42,6 +41,11 @@ pub fn measure(root: &Path, except: Option<&Path>, device_bytes: u64) -> io::Res
     Ok(layout)
 }
 
+fn median(mut all: Vec<u64>) -> Option<u64> {
+    let middle = all.len() / 2;
+    (!all.is_empty()).then(|| *all.select_nth_unstable(middle).1)
+}
+
 #[derive(Default)]
 struct Walk<'a> {
     device: u64,
@@ -50,6 +54,9 @@ struct Walk<'a> {
     /// Where the block that was read last ends.
     last: Option<u64>,
     distances: Vec<u64>,
+    /// Of the file that was read last.
+    last_inode: Option<u64>,
+    inode_steps: Vec<u64>,
     places: Vec<(u64, u64)>,
 }
 
@@ -94,7 +101,7 @@ impl Walk<'_> {
                 continue;
             }
             if facts.is_file() && facts.blocks() > 0 {
-                self.file(&file)?;
+                self.file(&file, facts.ino())?;
             } else if facts.is_dir() && depth < DEPTH_MAX {
                 self.below(&file.into(), &path, depth + 1)?;
             }
@@ -102,7 +109,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn file(&mut self, file: &File) -> io::Result<()> {
+    fn file(&mut self, file: &File, inode: u64) -> io::Result<()> {
         let order = self.layout.files;
         let mut pieces = 0;
         let mut end = None;
@@ -128,6 +135,8 @@ impl Walk<'_> {
             self.layout.pieces += pieces;
             self.layout.split_files += u64::from(pieces > 1);
             self.layout.pieces_max = self.layout.pieces_max.max(pieces);
+            self.inode_steps.extend(self.last_inode.map(|last| last.abs_diff(inode)));
+            self.last_inode = Some(inode);
         }
         Ok(())
     }
@@ -183,5 +192,11 @@ mod tests {
         assert!(measured.pieces >= measured.files && measured.map.len() as u64 == measured.pieces);
         let all = measure(home.path(), None, 1 << 40).unwrap();
         assert_eq!(all.files, measured.files + 1);
+        let inode = |name| fs::metadata(home.path().join(name)).unwrap().ino();
+        let mut steps = vec![inode("a/one").abs_diff(inode("a/two"))];
+        steps.push(inode("a/two").abs_diff(inode("left out/three")));
+        // A file within the metadata does not count.
+        steps.push(inode("a/one").abs_diff(inode("left out/three")));
+        assert!(steps.contains(&all.inode_step.unwrap()), "{all:?} {steps:?}");
     }
 }

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use measure::acknowledge::Acknowledger;
 use measure::latency::LatencyRecorder;
+use measure::space;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -541,6 +542,9 @@ impl<D: Database> Preflight for DatabaseWorkload<D> {
 
 impl<D: Database> Run for DatabaseWorkload<D> {
     fn set_up(&self, task: &WorkloadTask, stop: &AtomicBool) -> Result<LaidOut, String> {
+        // A file system keeps some of its device for itself, and one that was aged is full already.
+        let place = directory_of(&task.target)?;
+        space::check(place, D::NEEDS.0, self.0.needed_bytes(), D::NEEDS.1)?;
         let data = self.data(task)?;
         let creating = ExcludedPhaseBegun::now(task);
         self.0.create(&data, stop)?;

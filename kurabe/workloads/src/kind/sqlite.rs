@@ -35,6 +35,7 @@ use super::{histogram_log, latencies};
 use crate::excluded_phase::ExcludedPhaseBegun;
 use measure::acknowledge::Acknowledger;
 use measure::latency::{Clock, LatencyRecorder};
+use measure::space;
 
 pub(super) const KIND: WorkloadKind = WorkloadKind::of::<SqliteWorkload>(
     "sqlite",
@@ -96,6 +97,11 @@ const DATABASE: &str = "kurabe.sqlite";
 const CHECKPOINT_PAGES: u64 = 1000;
 /// Bytes that a row takes besides its contents, roughly.
 const ROW_MORE_BYTES: u64 = 24;
+/// What needs the space, and what to do where it is not there.
+const NEEDS: (&str, &str) = (
+    "the database and its journal need",
+    "take fewer rows or transactions, or give a larger device",
+);
 /// What decides about the work.
 const SEED: u64 = 0x6b75_7261_6265;
 
@@ -293,12 +299,7 @@ impl Describe for SqliteWorkload {
 
 impl Preflight for SqliteWorkload {
     fn check(&self, capacity: Option<&Capacity>) -> Result<(), String> {
-        capacity::check(
-            "the database and its journal need",
-            self.needed_bytes(),
-            capacity,
-            "take fewer rows or transactions, or give a larger device",
-        )
+        capacity::check(NEEDS.0, self.needed_bytes(), capacity, NEEDS.1)
     }
 }
 
@@ -306,6 +307,7 @@ impl Run for SqliteWorkload {
     /// Fills the database, which is durable and has an empty log when the run begins.
     fn set_up(&self, task: &WorkloadTask, stop: &AtomicBool) -> Result<LaidOut, String> {
         let path = path_in(task)?;
+        space::check(directory_of(&task.target)?, NEEDS.0, self.needed_bytes(), NEEDS.1)?;
         let mut connection = self.open(&path)?;
         let fill = connection.transaction().map_err(said)?;
         fill.execute_batch(
@@ -612,6 +614,18 @@ mod tests {
             assert_eq!(load.find_loss(&task, "committed 1\ncommitted 58").unwrap(), None);
         }
         assert!(proofs.windows(2).all(|pair| pair[0] == pair[1]), "{proofs:?}");
+    }
+
+    #[test]
+    fn what_a_directory_has_no_room_for_is_refused_before_anything_is_made() {
+        let home = tempfile::tempdir().unwrap();
+        let load = small("rows=100000000 row-size=16M");
+        let problem = load.set_up(&task(home.path()), &AtomicBool::new(false)).unwrap_err();
+        let here = format!("{} has ", home.path().display());
+        for words in ["the database and its journal need", &here, "take fewer rows"] {
+            assert!(problem.contains(words), "{problem}");
+        }
+        assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 0);
     }
 
     #[test]
