@@ -19,6 +19,10 @@ const PATH_BYTES_MAX: usize = 4096;
 
 /// A word as a shell reads it, for a command that a message suggests: who pastes that runs nothing that a name holds.
 pub fn pasted(word: &str) -> Cow<'_, str> {
+    // A comma means something to a shell in braces only.
+    if shlex::try_quote(&word.replace(',', ".")).is_ok_and(|bare| !bare.starts_with(['\'', '"'])) {
+        return Cow::Borrowed(word);
+    }
     // No name has a zero byte.
     shlex::try_quote(word).unwrap_or(Cow::Borrowed("''"))
 }
@@ -260,6 +264,8 @@ mod tests {
     #[test]
     fn what_a_message_suggests_runs_nothing_of_a_name() {
         assert_eq!(pasted("kurabe-results/xfs-1:2"), "kurabe-results/xfs-1:2");
+        assert_eq!(pasted("loop,nobarrier"), "loop,nobarrier");
+        assert_eq!(pasted("{a,b}"), "'{a,b}'");
         assert_eq!(pasted("noatime,x-a=$(id)"), "'noatime,x-a=$(id)'");
         assert_eq!(pasted("a;b 'c'"), "\"a;b 'c'\"");
         assert_eq!(pasted("a\0"), "''");
