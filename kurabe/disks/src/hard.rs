@@ -421,9 +421,7 @@ impl HardDisk {
             if let Some(range) = going_on {
                 offer(0.0, Choice::Destage(range));
             } else {
-                let window: Vec<_> =
-                    self.dirty.oldest().take(self.settings.destage_window).collect();
-                for range in window {
+                for range in self.dirty.oldest().take(self.settings.destage_window) {
                     let position = self.position_of(range.start);
                     offer(self.positioning_ns(now, position, true).0, Choice::Destage(range));
                 }
