@@ -523,8 +523,8 @@ impl Environment for SshHost {
             None => failure,
         })?;
         // The study is kept here, and what is kept can be gone on with.
-        examined.study.parse_workloads(KINDS).map_err(Failure::refused)?;
         if is_part(&examined.study, &study) {
+            examined.study.parse_workloads(KINDS).map_err(Failure::refused)?;
             let notes = foreign_list(&self.name, examined.notes);
             Ok(Examined { notes, ..examined })
         } else {
