@@ -210,7 +210,7 @@ impl State {
                 fresh.value = Some(Whereabouts::Device(entry));
             }
         }
-        let Some(closed) = &self.closed else { return };
+        let closed = self.closed.as_ref().expect("the batch in hand has landed");
         let (bytes, since) = (closed.used, closed.since);
         let new = || Landed { records: Vec::new(), bytes: 0, since };
         let landed = self.landed.get_or_insert_with(new);

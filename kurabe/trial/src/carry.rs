@@ -18,12 +18,12 @@ use lab::record::{
     FileSystemSpace, IdleWait, LayerRecord, LockCounts, Outcome, Phase, PhaseRecord, Record,
     TracedRequests,
 };
-use lab::spec::{Aged, Cache, CommandLine, OutputTarget, TrialSpec};
+use lab::spec::{Cache, CommandLine, OutputTarget, TrialSpec};
 use serde_json::Value;
 use vocabulary::check::{Check, DURABILITY};
 use vocabulary::workload::{WorkloadStage, WorkloadTarget, WorkloadTask};
 use workloads::counters::{DeviceCounters, DeviceReading, machine_cpu_ns};
-use workloads::{age, programs};
+use workloads::programs;
 
 use crate::aged;
 use crate::command::{self, CommandBounds, CommandEnd, CommandResult};
@@ -55,6 +55,7 @@ const TEARDOWN_MAX: Duration = Duration::from_secs(60);
 const QUIET_INTERVALS: u32 = 3;
 const QUIET_INTERVAL: Duration = Duration::from_millis(50);
 
+mod aged_files;
 mod barriers;
 mod commands;
 mod outlive;
@@ -439,39 +440,6 @@ impl Trial<'_> {
             self.timed(Phase::Mount, || instance.mount(tools))?;
         }
         Ok(())
-    }
-
-    /// Puts the aged file system on the device.
-    fn restore(
-        &mut self,
-        aged: &Aged,
-        instance: &mut dyn Instance,
-        tools: &mut Toolbox,
-    ) -> Result<(), StepFailure> {
-        self.record.layout_before.clone_from(&aged.layout);
-        if let (Some(layout), false) = (&mut self.record.layout_before, self.spec.measure_layout) {
-            // One record has the map; it is the same in all.
-            layout.map.clear();
-        }
-        if aged.image.is_none() {
-            return Ok(());
-        }
-        let node = self.node.clone().expect("what is made has a device");
-        let device_bytes = self.device_bytes.unwrap_or(0);
-        self.timed_with(Phase::Restore, |trial| {
-            aged::restore(aged, &node, device_bytes, trial.host, trial.stop)?;
-            instance.renew(tools)
-        })
-    }
-
-    /// How the files lie that have come in the trial, next to those that had aged.
-    fn measure_layout(&mut self, directory: &Path, tools: &mut Toolbox) {
-        let old = directory.join(age::DIRECTORY);
-        let except = self.spec.aged.as_ref().map(|_| old.as_path());
-        match age::layout::measure(directory, except, self.device_bytes.unwrap_or(0)) {
-            Ok(layout) => self.record.layout_after = Some(layout),
-            Err(error) => tools.note(format!("how the files lie cannot be seen: {error}")),
-        }
     }
 
     /// Begins what modelled disks will say, and the trace.
